@@ -1,0 +1,1 @@
+//! Holds only benches: see the files beside this folder.

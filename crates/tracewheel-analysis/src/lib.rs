@@ -1,0 +1,1 @@
+//! Pure functions from timelines and runs to metrics, intervals and comparisons.

@@ -1,0 +1,1 @@
+//! A running replay's event stream as a progress line.

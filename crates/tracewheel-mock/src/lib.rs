@@ -1,0 +1,1 @@
+//! A deterministic, scriptable LLM endpoint.

@@ -1,0 +1,1 @@
+//! TCP streams whose reads and writes carry kernel and user stamps.

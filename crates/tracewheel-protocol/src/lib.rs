@@ -1,0 +1,1 @@
+//! What to send and what a stream's bytes mean, per provider, without sockets.

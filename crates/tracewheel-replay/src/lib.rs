@@ -1,0 +1,1 @@
+//! Joins plan, wheel, protocol, transport, retry and budgets into one run; emits one event stream.

@@ -1,0 +1,1 @@
+//! Renders an analysis; computes nothing.

@@ -1,0 +1,1 @@
+//! Counting tokens and making text of a given count.

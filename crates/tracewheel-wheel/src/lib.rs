@@ -1,0 +1,1 @@
+//! The hierarchical timer wheel as a pure data structure: no clock, no waker, no HTTP.

@@ -1,0 +1,2 @@
+//! Production trace replay load generator for LLM and other streaming HTTP endpoints.
+fn main() {}
