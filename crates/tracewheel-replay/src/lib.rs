@@ -1,1 +1,15 @@
-//! Joins plan, wheel, protocol, transport, retry and budgets into one run; emits one event stream.
+//! Joins plan, wheel, protocol, transport and retry into one run, and emits one event stream.
+
+mod config;
+mod error;
+mod event;
+mod report;
+mod retry;
+mod stop;
+
+pub use config::{CacheMode, LookAhead, RecorderQueue, ReplayConfig, Secret};
+pub use error::ReplayError;
+pub use event::{ReplayEvent, Started, Tick};
+pub use report::{Counts, Quantiles, RunReport};
+pub use retry::{LongerDelay, RetryPolicy, StatusRange};
+pub use stop::{StopLevel, StopSignal};

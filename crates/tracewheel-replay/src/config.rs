@@ -1,0 +1,187 @@
+//! What a replay is asked to do: every option, serialisable, without secrets.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::retry::RetryPolicy;
+
+/// A second in nanoseconds.
+pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+
+/// Every option of one replay. Serialises without the secret, so that it can stand in a manifest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplayConfig {
+    /// Base URL of the target, for example `http://127.0.0.1:8000`.
+    pub target: String,
+    /// Name of the provider that renders requests and reads answers (`openai-chat`, `openai-completions`).
+    pub provider: String,
+    /// Model asked for in every request; without it each request's recorded model is asked for.
+    pub model: Option<String>,
+    /// Readable part of the run's id, normally the timeline's file stem.
+    pub run_name: String,
+    /// State of the target's prompt cache that the run asks for.
+    pub cache: CacheMode,
+    /// Nonce that re-keys the prompts. Without it one is drawn and recorded.
+    pub nonce: Option<u64>,
+    /// Ask the target to emit exactly the recorded number of tokens (`ignore_eos`, `min_tokens`).
+    pub force_length: bool,
+    /// When and how often an attempt is repeated.
+    pub retry: RetryPolicy,
+    /// Time from an attempt's due time to its end after which it is given up.
+    pub request_timeout_ns: i64,
+    /// Time that opening a connection may take.
+    pub connect_timeout_ns: i64,
+    /// Leave a request when the recorded client left it (`cancel_after_ns`).
+    pub cancel_as_recorded: bool,
+    /// `Some(n)`: at most `n` requests at once, the next one starts when one ends. `None`: open loop.
+    pub closed_loop: Option<u32>,
+    /// Number of sending threads; without it one on machines of up to two cores, else two.
+    pub workers: Option<u16>,
+    /// Seconds to wait after the last release for requests in flight; those left are interrupted. `None`: their
+    /// own time-out bounds the wait.
+    pub drain_timeout_ns: Option<i64>,
+    /// How far ahead of the due time requests are rendered.
+    pub look_ahead: LookAhead,
+    /// Bounds of the queue between the senders and the recorder.
+    pub recorder_queue: RecorderQueue,
+    /// Largest response body that is kept; a longer one fails its attempt.
+    pub max_response_bytes: u64,
+    /// Connections opened before the first request is due. Without it: from the plan's rate.
+    pub warm_connections: Option<u32>,
+    /// End the run after so many failed requests in a row. `None`: never.
+    pub give_up_after_failures: Option<u32>,
+    /// Further request headers, recorded as they stand: no secrets here.
+    pub headers: Vec<(String, String)>,
+    /// API key, sent as the provider's authorization header. Never serialised, never printed.
+    #[serde(skip)]
+    pub secret: Option<Secret>,
+    /// Who runs this, for the manifest.
+    pub owner: Option<String>,
+    /// The resolved scenario as the manifest shall show it.
+    pub scenario: serde_json::Value,
+}
+
+impl Default for ReplayConfig {
+    fn default() -> Self {
+        ReplayConfig {
+            target: String::new(),
+            provider: "openai-chat".to_owned(),
+            model: None,
+            run_name: "run".to_owned(),
+            cache: CacheMode::Natural,
+            nonce: None,
+            force_length: true,
+            retry: RetryPolicy::none(),
+            request_timeout_ns: 600 * SECOND_NS,
+            connect_timeout_ns: 5 * SECOND_NS,
+            cancel_as_recorded: true,
+            closed_loop: None,
+            workers: None,
+            drain_timeout_ns: None,
+            look_ahead: LookAhead::default(),
+            recorder_queue: RecorderQueue::default(),
+            max_response_bytes: 64 << 20,
+            warm_connections: None,
+            give_up_after_failures: Some(1_000),
+            headers: Vec::new(),
+            secret: None,
+            owner: None,
+            scenario: serde_json::Value::Null,
+        }
+    }
+}
+
+/// State of the target's prompt cache that the run asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheMode {
+    /// The trace's own sharing, under one nonce for the run: nothing from an earlier run is found again.
+    #[default]
+    Natural,
+    /// A nonce for every request: nothing is shared.
+    Cold,
+    /// Every distinct prompt is sent once, before the measured phase.
+    Warm,
+}
+
+impl CacheMode {
+    /// The name that scenario files and manifests use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CacheMode::Natural => "natural",
+            CacheMode::Cold => "cold",
+            CacheMode::Warm => "warm",
+        }
+    }
+}
+
+/// How far ahead of the due time requests are rendered; whichever bound is met first stops the renderer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LookAhead {
+    /// Requests rendered and not yet released.
+    pub requests: u32,
+    /// Bytes of their bodies together.
+    pub bytes: u64,
+}
+
+impl Default for LookAhead {
+    fn default() -> Self {
+        LookAhead { requests: 4_096, bytes: 128 << 20 }
+    }
+}
+
+/// Bounds of the queue between the senders and the recorder. A full queue ends the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecorderQueue {
+    /// Messages waiting.
+    pub messages: u32,
+    /// Bytes of the bodies that wait in them.
+    pub bytes: u64,
+}
+
+impl Default for RecorderQueue {
+    fn default() -> Self {
+        RecorderQueue { messages: 65_536, bytes: 512 << 20 }
+    }
+}
+
+/// A value that must not be seen: neither printed nor serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a value read from the environment or a file.
+    pub fn new(value: impl Into<String>) -> Self {
+        Secret(value.into())
+    }
+
+    /// The value, to be put into a request.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(redacted)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_is_neither_printed_nor_serialised() {
+        let config = ReplayConfig { secret: Some(Secret::new("sk-hidden")), ..ReplayConfig::default() };
+        assert!(!format!("{config:?}").contains("hidden"));
+        let text = serde_json::to_string(&config).expect("a config serialises");
+        assert!(!text.contains("hidden") && !text.contains("secret"));
+        let back: ReplayConfig = serde_json::from_str(&text).expect("what was written is read");
+        assert_eq!(back.request_timeout_ns, config.request_timeout_ns);
+    }
+}

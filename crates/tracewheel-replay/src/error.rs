@@ -1,0 +1,44 @@
+//! Why a replay could not be carried out.
+
+use std::path::PathBuf;
+
+/// Why a replay could not be carried out, or had to end early. What was recorded until then stays readable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// An option makes no sense; nothing was sent.
+    #[error("{option}: {problem}")]
+    Config {
+        /// The option's name.
+        option: &'static str,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// The sender or a thread of it could not be set up.
+    #[error("cannot start {what}")]
+    Start {
+        /// What could not be started.
+        what: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The recorder fell behind and its queue filled up; the run ended early (exit code 40).
+    #[error(
+        "the recorder fell behind: {queued} messages waited; the run in {} is kept up to there, write to a faster disk or raise recorder_queue",
+        run_dir.display()
+    )]
+    RecorderBehind {
+        /// Messages that waited.
+        queued: u64,
+        /// The run directory.
+        run_dir: PathBuf,
+    },
+    /// A part of the program failed in a way that is a defect of tracewheel.
+    #[error("internal error in the {thread} thread: {problem}")]
+    Internal {
+        /// The thread.
+        thread: &'static str,
+        /// What happened.
+        problem: String,
+    },
+}
