@@ -1,0 +1,238 @@
+//! Request bodies, byte for byte.
+
+use std::io::Write;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{LimitField, RenderRequest, TokenDetail};
+
+/// Where the prompt goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PromptShape {
+    /// `messages` with one user message.
+    Chat,
+    /// `prompt`.
+    Completion,
+}
+
+/// Writes the body of `request` into the cleared `out`. Keys stand in a fixed order, without spaces.
+pub(crate) fn render(shape: PromptShape, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
+    out.extend_from_slice(b"{\"model\":");
+    string(out, request.model);
+    match shape {
+        PromptShape::Chat => {
+            out.extend_from_slice(b",\"messages\":[{\"role\":\"user\",\"content\":");
+            string(out, request.prompt);
+            out.extend_from_slice(b"}]");
+        }
+        PromptShape::Completion => {
+            out.extend_from_slice(b",\"prompt\":");
+            string(out, request.prompt);
+        }
+    }
+    lengths(shape, request, out);
+    sampling(request, out);
+    if let Some(salt) = request.cache_salt {
+        out.extend_from_slice(b",\"cache_salt\":");
+        string(out, salt);
+    }
+    streaming(request, out);
+    out.push(b'}');
+}
+
+fn lengths(shape: PromptShape, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    let field = match (shape, request.limit_field) {
+        (PromptShape::Chat, LimitField::MaxCompletionTokens) => "max_completion_tokens",
+        _ => "max_tokens",
+    };
+    number(out, field, request.max_tokens);
+    if request.force_length {
+        number(out, "min_tokens", request.max_tokens);
+        out.extend_from_slice(b",\"ignore_eos\":true");
+    }
+}
+
+fn sampling(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    let recorded = request.params.map(Params::parse).unwrap_or_default();
+    match recorded.temperature {
+        Some(raw) => number(out, "temperature", raw),
+        None => {
+            out.extend_from_slice(b",\"temperature\":");
+            json(out, &request.temperature);
+        }
+    }
+    let rest = [
+        ("top_p", recorded.top_p),
+        ("top_k", recorded.top_k),
+        ("seed", recorded.seed),
+        ("presence_penalty", recorded.presence_penalty),
+        ("frequency_penalty", recorded.frequency_penalty),
+    ];
+    for (name, value) in rest {
+        if let Some(raw) = value {
+            number(out, name, raw);
+        }
+    }
+}
+
+fn streaming(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    if request.token_detail == TokenDetail::TokenIds {
+        out.extend_from_slice(b",\"return_token_ids\":true");
+    }
+    if !request.stream {
+        out.extend_from_slice(b",\"stream\":false");
+        return;
+    }
+    out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true");
+    if request.token_detail == TokenDetail::ContinuousUsage {
+        out.extend_from_slice(b",\"continuous_usage_stats\":true");
+    }
+    if let Some(obfuscation) = request.include_obfuscation {
+        out.extend_from_slice(b",\"include_obfuscation\":");
+        json(out, &obfuscation);
+    }
+    out.push(b'}');
+}
+
+/// Appends `,"name":value`.
+fn number(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
+    write!(out, ",\"{name}\":{value}").expect("writing into memory does not fail");
+}
+
+/// Appends a JSON string, escaped.
+fn string(out: &mut Vec<u8>, text: &str) {
+    json(out, text);
+}
+
+fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("numbers and text always serialise, and memory takes them");
+}
+
+/// The recorded sampling parameters that are sent on, as the very text of their numbers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Params<'a> {
+    #[serde(borrow)]
+    temperature: Option<&'a RawValue>,
+    top_p: Option<&'a RawValue>,
+    top_k: Option<&'a RawValue>,
+    seed: Option<&'a RawValue>,
+    presence_penalty: Option<&'a RawValue>,
+    frequency_penalty: Option<&'a RawValue>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads a JSON object; values that are no numbers, and text that is no object, count as absent.
+    fn parse(text: &'a str) -> Params<'a> {
+        let mut params: Params<'a> = serde_json::from_str(text).unwrap_or_default();
+        for value in [
+            &mut params.temperature,
+            &mut params.top_p,
+            &mut params.top_k,
+            &mut params.seed,
+            &mut params.presence_penalty,
+            &mut params.frequency_penalty,
+        ] {
+            value.take_if(|raw| !raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit()));
+        }
+        params
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(shape: PromptShape, request: &RenderRequest<'_>) -> String {
+        let mut out = b"left over from the last request".to_vec();
+        render(shape, request, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(value.is_object());
+        text
+    }
+
+    #[test]
+    fn a_streamed_chat_request_has_exactly_these_bytes() {
+        let request = RenderRequest {
+            model: "m",
+            prompt: "say \"hi\"\n\u{1F600}\u{2028}\u{1}",
+            max_tokens: 7,
+            ..RenderRequest::default()
+        };
+        assert_eq!(
+            body(PromptShape::Chat, &request),
+            "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"say \\\"hi\\\"\\n\u{1F600}\u{2028}\\u0001\"}],\
+             \"max_tokens\":7,\"temperature\":0.0,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
+        );
+    }
+
+    #[test]
+    fn every_option_shows_in_its_place() {
+        let request = RenderRequest {
+            model: "m",
+            prompt: "p",
+            max_tokens: 9,
+            limit_field: LimitField::MaxCompletionTokens,
+            force_length: true,
+            token_detail: TokenDetail::ContinuousUsage,
+            temperature: 0.25,
+            cache_salt: Some("00ff"),
+            include_obfuscation: Some(false),
+            ..RenderRequest::default()
+        };
+        assert_eq!(
+            body(PromptShape::Chat, &request),
+            "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"p\"}],\"max_completion_tokens\":9,\
+             \"min_tokens\":9,\"ignore_eos\":true,\"temperature\":0.25,\"cache_salt\":\"00ff\",\"stream\":true,\
+             \"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true,\
+             \"include_obfuscation\":false}}"
+        );
+    }
+
+    #[test]
+    fn a_plain_completion_request_asks_for_no_stream_options() {
+        let request = RenderRequest {
+            model: "m",
+            prompt: "p",
+            max_tokens: 9,
+            limit_field: LimitField::MaxCompletionTokens,
+            stream: false,
+            token_detail: TokenDetail::TokenIds,
+            ..RenderRequest::default()
+        };
+        assert_eq!(
+            body(PromptShape::Completion, &request),
+            "{\"model\":\"m\",\"prompt\":\"p\",\"max_tokens\":9,\"temperature\":0.0,\"return_token_ids\":true,\
+             \"stream\":false}"
+        );
+    }
+
+    #[test]
+    fn recorded_sampling_numbers_are_sent_as_they_were_written() {
+        let request = RenderRequest {
+            model: "m",
+            prompt: "p",
+            temperature: 0.5,
+            params: Some(
+                r#"{"temperature":1.10,"seed":18446744073709551615,"top_p":"high","stop":["x"],"n":3}"#,
+            ),
+            ..RenderRequest::default()
+        };
+        let text = body(PromptShape::Completion, &request);
+        assert!(text.contains(",\"temperature\":1.10,\"seed\":18446744073709551615,\"stream\""), "{text}");
+        assert!(!text.contains("top_p") && !text.contains("stop") && !text.contains("\"n\""), "{text}");
+    }
+
+    #[test]
+    fn parameters_that_are_no_object_count_as_none() {
+        for params in ["", "[1]", "{\"temperature\":", "7", "{\"temperature\":null}"] {
+            let request = RenderRequest { params: Some(params), temperature: 0.5, ..RenderRequest::default() };
+            let text = body(PromptShape::Chat, &request);
+            assert!(text.contains(",\"temperature\":0.5,\"stream\""), "{params}: {text}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! OpenAI's older text completions, which vLLM, SGLang and llama.cpp serve too.
+
+use tracewheel_timeline::vocab::Operation;
+
+use crate::openai::{self, render::PromptShape};
+use crate::{Decoder, Provider, RenderRequest, ResponseHead};
+
+/// `POST /v1/completions`.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenAiCompletions;
+
+impl Provider for OpenAiCompletions {
+    fn name(&self) -> &'static str {
+        "openai-completions"
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::Completion
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/completions"
+    }
+
+    fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+        openai::render::render(PromptShape::Completion, request, out);
+    }
+
+    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)] {
+        openai::headers(stream)
+    }
+
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        openai::key_header(key)
+    }
+
+    fn decoder(&self, head: &ResponseHead<'_>) -> Box<dyn Decoder + Send> {
+        openai::decoder(head)
+    }
+}
