@@ -1,1 +1,27 @@
 //! Pure timeline-to-plan functions: window, speed, sessions, prompts that keep prefix sharing.
+//!
+//! A [`Plan`] says what a replay sends and when. It is a pure function of a timeline and [`PlanOptions`]: the same
+//! two give the same plan, byte for byte, which [`Plan::digest`] makes checkable. Nothing is held in memory but
+//! counts: [`Plan::requests`] streams the timeline again, so ten million rows cost no more than ten.
+//!
+//! Prompts are planned as a [`PromptSpec`], a list of blocks and a tail; [`PromptRenderer`] makes the text. The
+//! nonce that keeps one run's prompts out of another run's caches enters only there ([`CacheMode`]), so it is no
+//! part of the plan.
+
+mod cache_mode;
+mod error;
+mod header;
+mod options;
+mod plan;
+mod prompt;
+mod request;
+mod speed;
+
+pub use cache_mode::{CacheMode, ParseCacheModeError};
+pub use error::WorkloadError;
+pub use header::{PlanHeader, PromptStats};
+pub use options::{PlanOptions, UnknownTokens, Window};
+pub use plan::{Plan, PlannedRequests};
+pub use prompt::{BlockSpec, PromptRenderer, PromptSpec, TailSpec};
+pub use request::{PlannedRequest, request_id};
+pub use speed::{ParseSpeedError, Speed};

@@ -1,0 +1,50 @@
+//! What is known of a plan before its first request is read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::PlanOptions;
+
+/// Counts and identities of a plan, gathered by one cheap pass over the timeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanHeader {
+    /// Requests in the plan.
+    pub requests: u64,
+    /// From time zero to the last planned send, in nanoseconds.
+    pub span_ns: i64,
+    /// Digest of the timeline's logical content, as its metadata has it.
+    pub timeline_digest: String,
+    /// Tokens in a block of a prefix hash, where the timeline has one size for all.
+    pub block_tokens: Option<u32>,
+    /// The options that made the plan, the seed among them.
+    pub options: PlanOptions,
+    /// Recorded arrival that is time zero: the first arrival plus the window's start, in Unix nanoseconds (from 0
+    /// in a timeline without an epoch).
+    pub origin_unix_ns: i64,
+    /// Rows of the timeline.
+    pub rows: u64,
+    /// Rows outside of the window.
+    pub rows_outside_window: u64,
+    /// Rows inside the window that are logged retries of an earlier row: never planned, the replay makes its own.
+    pub rows_retries: u64,
+    /// Rows inside the window left out for want of token counts.
+    pub rows_skipped_unknown_tokens: u64,
+    /// Planned requests with a token count that was filled in.
+    pub requests_filled_tokens: u64,
+    /// Rows that would have been planned but for the limit.
+    pub rows_beyond_limit: u64,
+    /// Sums and shapes of the prompts.
+    pub prompts: PromptStats,
+}
+
+/// Sums over the prompts of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptStats {
+    /// Input tokens of all requests.
+    pub input_tokens: u64,
+    /// Output tokens of all requests.
+    pub output_tokens: u64,
+    /// The largest input of one request.
+    pub max_input_tokens: u32,
+    /// The largest output of one request.
+    pub max_output_tokens: u32,
+}
