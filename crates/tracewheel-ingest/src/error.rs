@@ -1,0 +1,133 @@
+//! What stops an import. A bad row never does: it is rejected, counted and reported.
+
+use std::path::PathBuf;
+
+use crate::column_map::MapError;
+
+/// Why an import could not be done at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IngestError {
+    /// The list of inputs is empty.
+    #[error("no input was given: name at least one log file, or `-` for standard input")]
+    NoInput,
+    /// An input could not be opened or read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The input's name.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An input is packed, or is no text at all.
+    #[error("{file} is {what}: {remedy}")]
+    NotText {
+        /// The input's name.
+        file: String,
+        /// What its first bytes say.
+        what: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// No format recognises the content of an input.
+    #[error("{file}: no format recognises this content ({seen}); {remedy}; formats: {formats}")]
+    UnknownFormat {
+        /// The input's name.
+        file: String,
+        /// What was seen: the kind of text and the columns in it.
+        seen: String,
+        /// What to do about it.
+        remedy: &'static str,
+        /// The formats that exist.
+        formats: String,
+    },
+    /// The format that was asked for does not exist.
+    #[error("no format is called `{name}`; formats: {formats}")]
+    NoSuchFormat {
+        /// The name that was given.
+        name: String,
+        /// The formats that exist.
+        formats: String,
+    },
+    /// The format that was asked for cannot read this input.
+    #[error("{file} cannot be read as {format}: {problem}")]
+    WrongFormat {
+        /// The input's name.
+        file: String,
+        /// The format's name.
+        format: &'static str,
+        /// What is missing.
+        problem: String,
+    },
+    /// The column map is wrong in itself.
+    #[error("the column map is wrong: {0}")]
+    Map(#[from] MapError),
+    /// The column map names a column that the input does not have.
+    #[error("{file} has no column `{column}` (mapped to `{field}`); its columns: {available}")]
+    NoSuchColumn {
+        /// The input's name.
+        file: String,
+        /// The column that the map names.
+        column: String,
+        /// The timeline's field.
+        field: String,
+        /// The columns that exist.
+        available: String,
+    },
+    /// A number that is a time has no unit, and none can be told from it.
+    #[error(
+        "{file}: column `{column}` holds numbers without a unit: write `{field}={column}:ms` \
+         (or s, us, ns, unix_s, unix_ms, unix_us, unix_ns)"
+    )]
+    NeedsUnit {
+        /// The input's name.
+        file: String,
+        /// The column.
+        column: String,
+        /// The timeline's field.
+        field: &'static str,
+    },
+    /// A time has no zone and no rule was given for it.
+    #[error(
+        "{file}, line {line}: the time in `{column}` has no zone: say which with --zone (UTC, +02:00, Europe/Berlin)"
+    )]
+    NeedsZone {
+        /// The input's name.
+        file: String,
+        /// The row's first line.
+        line: u64,
+        /// The column.
+        column: String,
+    },
+    /// A zone is not known.
+    #[error("no time zone is called `{zone}`: write UTC, an offset such as +02:00, or a name such as Europe/Berlin")]
+    NoSuchZone {
+        /// The text that was given.
+        zone: String,
+    },
+    /// Block hashes were mapped, but not how many tokens a block has.
+    #[error("{file}: `prefix_hashes` is mapped but the block size is not known: give --block-tokens")]
+    NeedsBlockTokens {
+        /// The input's name.
+        file: String,
+    },
+    /// Some inputs carry wall times and others count from their own start.
+    #[error("{relative} counts from its own start while {epoch} carries wall times: they cannot share one timeline")]
+    MixedEpochs {
+        /// An input without an epoch.
+        relative: String,
+        /// An input with one.
+        epoch: String,
+    },
+    /// The options contradict themselves.
+    #[error("{0}")]
+    Options(&'static str),
+    /// The timeline could not be written.
+    #[error("cannot write the timeline {path}: {source}")]
+    Write {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the timeline's writer said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}

@@ -1,0 +1,133 @@
+//! What a caller chooses: inputs and rules. All of it but the key is written into the timeline's metadata.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+use tracewheel_timeline::TtftKind;
+
+use crate::column_map::ColumnMap;
+use crate::zone::Zone;
+
+/// One log to read.
+pub struct Input {
+    pub(crate) name: String,
+    pub(crate) from: From,
+}
+
+/// Where an input's bytes come from.
+pub(crate) enum From {
+    Path(PathBuf),
+    Stdin,
+    Reader(Box<dyn Read + Send>),
+}
+
+/// Whether the log's token counts contain their parts: cached and cache-written tokens in the input, reasoning in the
+/// output. The timeline's counts always do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenRule {
+    /// Found from each file: parts that exceed their whole in more than 1 % of the rows say that it excludes them.
+    #[default]
+    Auto,
+    /// Totals contain their parts already.
+    Inclusive,
+    /// Totals exclude their parts: they are added.
+    Exclusive,
+}
+
+/// How an import is done.
+#[derive(Clone, Serialize)]
+pub struct IngestOptions {
+    /// The format's name; found from the content when `None`.
+    pub format: Option<String>,
+    /// Which column is which, for the generic formats.
+    #[serde(serialize_with = "as_text")]
+    pub map: Option<ColumnMap>,
+    /// The zone of times that carry none. Without it such a time stops the import, except in a published data set whose
+    /// zone is known.
+    #[serde(serialize_with = "as_text")]
+    pub zone: Option<Zone>,
+    /// Which moment the log's time to first token ends at; unknown when `None`.
+    pub ttft_kind: Option<TtftKind>,
+    /// Tokens a block of `prefix_hashes`. `None` takes the format's own (Mooncake: 512).
+    pub block_tokens: Option<u32>,
+    /// Whether the log's token totals contain their parts.
+    pub token_rule: TokenRule,
+    /// Whether logged retries are tied to their first attempt (`retry_of_row`). They are counted in any case.
+    pub fold_retries: bool,
+    /// How many rejected rows are acceptable; any number when `None`. More are reported, not refused.
+    pub max_rejects: Option<u64>,
+    /// How many rejected rows are listed with their position. All are counted.
+    pub listed_rejects: usize,
+    /// Longest row, in bytes; a longer one is rejected.
+    pub max_row_bytes: usize,
+    /// Secret behind the hashes of ids and blocks. Only its fingerprint is written anywhere.
+    #[serde(skip)]
+    pub hash_key: Vec<u8>,
+    /// Version of the tool, for the metadata.
+    pub tool_version: String,
+}
+
+impl Input {
+    /// The file at `path`.
+    pub fn path(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { name: path.display().to_string(), from: From::Path(path) }
+    }
+
+    /// Standard input.
+    pub fn stdin() -> Self {
+        Self { name: "-".to_owned(), from: From::Stdin }
+    }
+
+    /// Standard input for `-`, else the file of that name.
+    pub fn from_argument(argument: &Path) -> Self {
+        if argument.as_os_str() == "-" { Self::stdin() } else { Self::path(argument) }
+    }
+
+    /// Any stream, under a name of the caller's.
+    pub fn reader(name: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
+        Self { name: name.into(), from: From::Reader(Box::new(reader)) }
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl IngestOptions {
+    /// The defaults, with the secret behind the hashes.
+    pub fn new(hash_key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            format: None,
+            map: None,
+            zone: None,
+            ttft_kind: None,
+            block_tokens: None,
+            token_rule: TokenRule::Auto,
+            fold_retries: false,
+            max_rejects: None,
+            listed_rejects: 100,
+            max_row_bytes: 16 << 20,
+            hash_key: hash_key.into(),
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for IngestOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+fn as_text<T: fmt::Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
+}

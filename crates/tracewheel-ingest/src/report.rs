@@ -1,0 +1,241 @@
+//! What an import found: shown to the user, and stored as the timeline's quality report.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Why a row was rejected. The words are the keys of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RejectReason {
+    /// Longer than the limit.
+    RowTooLong,
+    /// Not UTF-8 text.
+    InvalidUtf8,
+    /// Not a JSON object.
+    NotJson,
+    /// Another number of cells than the header has.
+    WrongCellCount,
+    /// A value that must be there is not.
+    MissingValue,
+    /// Nothing says when the request started.
+    NoArrival,
+    /// A time that cannot be read.
+    BadTime,
+    /// A local time that the clock of its zone skipped.
+    SkippedLocalTime,
+    /// A time outside of what the column's other times say it holds.
+    TimeOutOfRange,
+    /// A count that is not a whole number in range.
+    BadNumber,
+    /// A value of another kind than the field takes.
+    BadValue,
+    /// The same request id, arrival and outcome as an earlier row.
+    Duplicate,
+}
+
+/// One rejected row, and where to find it. Its content is never quoted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RejectedRow {
+    /// The input's name.
+    pub file: String,
+    /// Its first line, from 1.
+    pub line: u64,
+    /// Its first byte, from 0.
+    pub offset: u64,
+    /// What is wrong.
+    pub reason: RejectReason,
+    /// The column that is wrong, where one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+}
+
+/// What one input held.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FileReport {
+    /// The input's name.
+    pub file: String,
+    /// Format that read it.
+    pub format: &'static str,
+    /// Whether the format was given or found.
+    pub format_found: bool,
+    /// Column map that was used, for the generic formats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Lines read, header and blank lines included.
+    pub lines: u64,
+    /// Lines without content.
+    pub blank_lines: u64,
+    /// Rows read: kept and rejected ones.
+    pub rows_read: u64,
+    /// Rows in the timeline.
+    pub rows_kept: u64,
+    /// Rows rejected.
+    pub rows_rejected: u64,
+    /// Rows that start earlier than the row before them in the file.
+    pub out_of_order: u64,
+    /// Steps back or forth of about an hour between neighbours, in a file with naive local times.
+    pub hour_jumps: u64,
+    /// How its times were placed: `offset in the text`, `naive, taken as ...`, `from 1970 UTC`, `from the log's start`.
+    pub zone_rule: Vec<String>,
+    /// Naive times that the zone's clock showed twice.
+    pub ambiguous_times: u64,
+    /// Unit of numeric times that was told from their size, where no one gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit_found: Option<String>,
+    /// Whether its times are wall times.
+    pub has_epoch: bool,
+    /// Whether totals contained their parts, and how that is known.
+    pub input_rule: CountRule,
+    /// The same of output and reasoning.
+    pub output_rule: CountRule,
+}
+
+/// How a file's totals were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct CountRule {
+    /// Parts were added to the total.
+    pub exclusive: bool,
+    /// The caller said so.
+    pub told: bool,
+    /// Rows that carry a part.
+    pub rows_with_parts: u64,
+    /// Rows whose parts exceed the total as recorded.
+    pub rows_over: u64,
+}
+
+/// How fine the recorded times are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Precision {
+    /// Finest text, in nanoseconds.
+    pub finest_ns: i64,
+    /// Coarsest text, in nanoseconds.
+    pub coarsest_ns: i64,
+    /// The precision that most rows have, in nanoseconds.
+    pub commonest_ns: i64,
+    /// Largest power of ten, at most a second, that divides every arrival: what the clock really resolved.
+    pub found_ns: i64,
+    /// Neighbours with the same arrival.
+    pub ties: u64,
+    /// Commonest step between different arrivals, where ties show that the clock is coarser than its text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<i64>,
+}
+
+/// The busiest stretch, in a window that the precision allows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PeakRate {
+    /// Length of the window, in nanoseconds.
+    pub window_ns: i64,
+    /// Most requests in one window, counted from the first arrival.
+    pub requests: u64,
+    /// The same per second.
+    pub per_second: f64,
+}
+
+/// Rows that know a value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Known {
+    /// Input tokens.
+    pub input_tokens: u64,
+    /// Output tokens.
+    pub output_tokens: u64,
+    /// Cached tokens.
+    pub cached_tokens: u64,
+    /// Reasoning tokens.
+    pub reasoning_tokens: u64,
+    /// A session.
+    pub session: u64,
+    /// Block hashes.
+    pub prefix_hashes: u64,
+    /// Blocks in all rows.
+    pub blocks: u64,
+    /// Model.
+    pub model: u64,
+    /// Time to the first output.
+    pub ttft: u64,
+    /// Time to the end.
+    pub e2e: u64,
+    /// HTTP status or error class.
+    pub outcome: u64,
+    /// A body.
+    pub body: u64,
+}
+
+/// Logged retries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Retries {
+    /// Rows that the log marks as a retry of an earlier row with their request id.
+    pub marked: u64,
+    /// Rows whose request id failed at most 60 s before them, in a log that marks nothing.
+    pub after_failure: u64,
+    /// Whether they were tied to their first attempt.
+    pub folded: bool,
+}
+
+/// The whole report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct IngestReport {
+    /// Each input.
+    pub files: Vec<FileReport>,
+    /// Rows read: kept and rejected ones.
+    pub rows_read: u64,
+    /// Rows in the timeline.
+    pub rows_kept: u64,
+    /// Rows rejected.
+    pub rows_rejected: u64,
+    /// Rejected rows by reason.
+    pub rejected_by_reason: BTreeMap<RejectReason, u64>,
+    /// The first rejected rows, in the order of reading.
+    pub rejects: Vec<RejectedRow>,
+    /// More rows were rejected than the options allow.
+    pub over_reject_limit: bool,
+    /// Values that were left out of rows that were kept, by field and reason.
+    pub dropped_values: BTreeMap<String, u64>,
+    /// Whether arrivals are wall times.
+    pub has_epoch: bool,
+    /// First arrival: nanoseconds since 1970 UTC, or since the log's start without an epoch.
+    pub first_arrival_ns: Option<i64>,
+    /// Last arrival.
+    pub last_arrival_ns: Option<i64>,
+    /// First to last arrival, in nanoseconds.
+    pub span_ns: i64,
+    /// How fine the times are.
+    pub precision: Precision,
+    /// Rows by what their stamp meant.
+    pub arrival_meaning: BTreeMap<&'static str, u64>,
+    /// Rows that know a value.
+    pub known: Known,
+    /// Turns that start before the previous turn of their session ended.
+    pub overlapping_turns: u64,
+    /// Turn numbers and think times that were computed.
+    pub sessions_computed: bool,
+    /// Sessions.
+    pub sessions: u64,
+    /// Logged retries.
+    pub retries: Retries,
+    /// Rows that a gateway answered from its own cache.
+    pub gateway_cache_hits: u64,
+    /// Lowest sampling rate in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_rate: Option<f64>,
+    /// Commonest models, with their rows.
+    pub models: Vec<(String, u64)>,
+    /// Commonest endpoints or paths.
+    pub endpoints: Vec<(String, u64)>,
+    /// HTTP statuses and error classes.
+    pub outcomes: Vec<(String, u64)>,
+    /// Busiest stretch.
+    pub peak: PeakRate,
+    /// Tokens a block, where the timeline has block hashes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_tokens: Option<u32>,
+    /// What a reader of any later result must know.
+    pub warnings: Vec<String>,
+    /// Digest of the timeline's logical content, once it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline_digest: Option<String>,
+}
