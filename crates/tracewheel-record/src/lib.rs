@@ -1,1 +1,19 @@
 //! The run directory, written and read, versioned and crash-safe; a run as a timeline.
+
+pub mod error;
+pub mod manifest;
+pub mod read;
+pub mod redact;
+pub mod rows;
+pub mod write;
+
+pub use error::{RecordError, Result};
+pub use manifest::Manifest;
+pub use read::Run;
+pub use rows::{
+    AttemptRecord, EventRow, HealthRecord, ReadStampRow, ReleaseRecord, RequestRecord, ServerRecord, Strata,
+};
+pub use write::{RunSummary, RunWriter, WriterOptions};
+
+/// Version of the run format that this crate writes; it reads every `1.x`.
+pub const RUN_VERSION: &str = "1.0";

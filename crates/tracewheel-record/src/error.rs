@@ -1,0 +1,167 @@
+//! What can go wrong between a run and its disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow_schema::ArrowError;
+use parquet::errors::ParquetError;
+
+use crate::manifest::Counts;
+
+/// Result of this crate.
+pub type Result<T, E = RecordError> = std::result::Result<T, E>;
+
+/// An error of writing or reading a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The disk, the quota or the file size limit is used up. What was written before stays.
+    #[error("no space left to write {}; what was recorded before stays there", path.display())]
+    Full {
+        /// File being written.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The system refused an operation on a file.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory is not a run.
+    #[error("{} is not a run: it holds no manifest.json", path.display())]
+    NotARun {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The manifest is not JSON of the expected form.
+    #[error("cannot understand {}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// Line and column of the fault.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The file was written by another major version of the format.
+    #[error("{} has run format {found}, this tool reads {supported}: use a tool of that version", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Version found.
+        found: String,
+        /// Version that this crate reads and writes.
+        supported: &'static str,
+    },
+    /// A part cannot be read or encoded.
+    #[error("broken part {}", path.display())]
+    Parquet {
+        /// The part.
+        path: PathBuf,
+        /// What the format says.
+        #[source]
+        source: ParquetError,
+    },
+    /// A journal segment cannot be read or encoded.
+    #[error("broken journal {}", path.display())]
+    Arrow {
+        /// The segment.
+        path: PathBuf,
+        /// What the format says.
+        #[source]
+        source: ArrowError,
+    },
+    /// A column is missing or of another type than the schema says.
+    #[error("{}: column {column} is {found}, expected {expected}", path.display())]
+    Column {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+        /// What was found.
+        found: String,
+        /// What the schema says.
+        expected: String,
+    },
+    /// A closed vocabulary's column holds a word that is not in it.
+    #[error("{}: column {column} holds {word:?}, which is not one of its words", path.display())]
+    Word {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+        /// The word.
+        word: String,
+    },
+    /// The requests recorded do not add up to the plan.
+    #[error(
+        "{}: planned {planned} requests but recorded {} (ok {}, failed {}, cancelled {}, interrupted {}, unsent {})",
+        path.display(), counts.total(), counts.ok, counts.failed, counts.cancelled, counts.interrupted, counts.unsent
+    )]
+    NotConserved {
+        /// The run.
+        path: PathBuf,
+        /// Requests planned.
+        planned: u64,
+        /// Requests recorded.
+        counts: Counts,
+    },
+    /// The writer had failed before and takes nothing more.
+    #[error("the recorder of {} had failed before", path.display())]
+    Failed {
+        /// The run.
+        path: PathBuf,
+    },
+    /// The run is closed already.
+    #[error("{} is closed already", path.display())]
+    AlreadyClosed {
+        /// The run.
+        path: PathBuf,
+    },
+}
+
+impl RecordError {
+    /// Whether the output could not be written (exit code 40).
+    pub fn is_output_failure(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Io { .. } | Self::Failed { .. })
+    }
+
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        if is_full(&source) {
+            return Self::Full { path: path.to_owned(), source };
+        }
+        Self::Io { action, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn parquet(path: &Path, source: ParquetError) -> Self {
+        match source {
+            ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(source) => Self::io("write", path, *source),
+                Err(inner) => Self::Parquet { path: path.to_owned(), source: ParquetError::External(inner) },
+            },
+            source => Self::Parquet { path: path.to_owned(), source },
+        }
+    }
+
+    pub(crate) fn arrow(path: &Path, source: ArrowError) -> Self {
+        match source {
+            ArrowError::IoError(_, source) => Self::io("write", path, source),
+            source => Self::Arrow { path: path.to_owned(), source },
+        }
+    }
+}
+
+/// Out of space, out of quota, or over the process's file size limit.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}

@@ -1,0 +1,178 @@
+//! Sections that describe the two ends and the way between them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Where the traffic was sent, without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TargetSection {
+    /// Base address, without user info, query and fragment.
+    pub url: String,
+    /// Addresses that the name resolved to, with port.
+    pub resolved_addresses: Vec<String>,
+    /// The `server` header of its answers.
+    pub server_header: Option<String>,
+    /// Models asked for.
+    pub models_asked: Vec<String>,
+    /// Models that its answers named.
+    pub models_served: Vec<String>,
+    /// System fingerprints that its answers named.
+    pub system_fingerprints: Vec<String>,
+    /// How models, operations and tenants were mapped.
+    pub routes: Vec<RouteSection>,
+}
+
+/// One route of the scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouteSection {
+    /// Which requests take it, as the scenario says it.
+    pub matches: String,
+    /// Base address, without user info, query and fragment.
+    pub url: String,
+    /// Provider dialect.
+    pub provider: Option<String>,
+    /// Model asked of the target.
+    pub model: Option<String>,
+    /// Name of the environment variable or file that holds the key; never the key.
+    pub key_from: Option<String>,
+}
+
+/// Where the generator ran, and how far away the target was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VantageSection {
+    /// Free name of the place, for example a region.
+    pub name: Option<String>,
+    /// Host name.
+    pub hostname: Option<String>,
+    /// Smallest observed time of a TCP handshake with the target.
+    pub round_trip_min_ns: Option<i64>,
+    /// Its median.
+    pub round_trip_p50_ns: Option<i64>,
+    /// Number of handshakes behind the two.
+    pub round_trip_samples: Option<u32>,
+}
+
+/// Transport security.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TlsSection {
+    /// Protocol version, for example `TLSv1.3`.
+    pub version: Option<String>,
+    /// Cipher suite.
+    pub cipher_suite: Option<String>,
+    /// Negotiated application protocol.
+    pub alpn: Option<String>,
+    /// Whether sessions were resumed.
+    pub resumption: Option<bool>,
+    /// Whether the certificate was verified.
+    pub verified: Option<bool>,
+}
+
+/// Retries, budgets and connections.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PolicySection {
+    /// Name of the retry preset.
+    pub retry: Option<String>,
+    /// The retry policy as resolved.
+    pub retry_resolved: Option<Value>,
+    /// The client's own limits; empty when off.
+    pub budgets: Vec<BudgetSection>,
+    /// How connections were used.
+    pub connections: ConnectionSection,
+}
+
+/// One limit that the client kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BudgetSection {
+    /// What it limits, for example `requests` or `tokens`.
+    pub of: String,
+    /// Whom it applies to, for example a route or a tenant; `None` for all.
+    pub scope: Option<String>,
+    /// Amount allowed a window.
+    pub amount: u64,
+    /// Length of the window.
+    pub window_ns: i64,
+}
+
+/// How connections were used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionSection {
+    /// For example `reuse` or `per_request`.
+    pub mode: Option<String>,
+    /// Connections opened ahead of the first send.
+    pub opened_ahead: Option<u32>,
+    /// Upper limit, if any.
+    pub limit: Option<u32>,
+    /// Idle time after which a connection is not used again.
+    pub idle_limit_ns: Option<i64>,
+    /// Limit of an attempt's whole duration.
+    pub request_timeout_ns: Option<i64>,
+    /// Limit of establishing a connection.
+    pub connect_timeout_ns: Option<i64>,
+}
+
+/// State of the target's prompt cache, as chosen and as measured. Shares are of input tokens, from 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheSection {
+    /// `natural`, `cold`, `warm` or `mix:SHARE`.
+    pub mode: Option<String>,
+    /// Whether prefixes that were live before the window were sent first.
+    pub primed: Option<bool>,
+    /// Share that the plan expected.
+    pub planned_share: Option<f64>,
+    /// Share that the target reported.
+    pub measured_share: Option<f64>,
+    /// Requests whose answer reported cached tokens.
+    pub reported_by: Option<u64>,
+    /// How the nonce entered: for example `prompt`, `cache_salt` or `off`.
+    pub nonce_by: Option<String>,
+}
+
+/// The generator's machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineSection {
+    /// CPU model.
+    pub cpu: Option<String>,
+    /// Cores that the generator could use.
+    pub cores: Option<u32>,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// Operating system.
+    pub os: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// The kernel's clock source, for example `tsc`.
+    pub clock_source: Option<String>,
+    /// Scheduling class that the workers obtained, for example `other` or `fifo`.
+    pub scheduling_class: Option<String>,
+    /// Timer slack of the workers.
+    pub timer_slack_ns: Option<i64>,
+    /// Worker threads.
+    pub workers: Option<u32>,
+    /// Whether receive times came from the kernel.
+    pub kernel_stamps: Option<bool>,
+}
+
+/// The run clock against wall time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockSection {
+    /// Wall time of the run clock's zero, ns since 1970 UTC; set by the writer.
+    pub start_unix_ns: i64,
+    /// Width of the bracket around that pair of readings.
+    pub start_bracket_ns: Option<i64>,
+    /// Largest bracket of the track in `health`.
+    pub bracket_max_ns: Option<i64>,
+    /// Steps of wall time seen during the run.
+    pub steps: Option<u32>,
+    /// Last offset − first offset.
+    pub drift_ns: Option<i64>,
+}
