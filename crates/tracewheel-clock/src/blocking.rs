@@ -12,3 +12,17 @@ pub fn sleep(ns: i64) {
         std::thread::sleep(Duration::from_nanos(ns));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Clock, RunClock};
+
+    #[test]
+    fn it_blocks_at_least_as_long_as_asked_and_not_at_all_for_nothing() {
+        let clock = RunClock::start();
+        super::sleep(i64::MIN);
+        super::sleep(0);
+        super::sleep(2_000_000);
+        assert!(clock.now().0 >= 2_000_000);
+    }
+}

@@ -9,11 +9,12 @@ mod latency;
 mod offset;
 mod run_clock;
 mod run_ns;
+mod spin;
+mod timer;
 mod virtual_clock;
 mod waiter;
 
-pub use crate::latency::WakeLatency;
-pub use crate::offset::{OffsetSample, OffsetTrack, WallPair};
+pub use crate::offset::OffsetSample;
 pub use crate::run_clock::{Clock, RunClock, unix_now_ns};
 pub use crate::run_ns::RunNs;
 pub use crate::virtual_clock::VirtualClock;

@@ -21,3 +21,16 @@ impl RunNs {
         self.0.saturating_sub(earlier.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moving_and_measuring_stop_at_the_ends_of_the_scale() {
+        assert_eq!(RunNs(5).plus(-7), RunNs(-2));
+        assert_eq!(RunNs(5).since(RunNs(7)), -2);
+        assert_eq!(RunNs::MAX.plus(1), RunNs::MAX);
+        assert_eq!(RunNs(i64::MIN).since(RunNs::MAX), i64::MIN);
+    }
+}

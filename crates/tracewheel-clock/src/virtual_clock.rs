@@ -48,3 +48,21 @@ impl Clock for VirtualClock {
         at.0.saturating_add(self.wall_offset_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stands_still_until_told_and_never_goes_back() {
+        let clock = VirtualClock::started_at(1_700_000_000_000_000_000);
+        assert_eq!((clock.now(), clock.now()), (RunNs::ZERO, RunNs::ZERO));
+        assert_eq!(clock.advance_by(5), RunNs(5));
+        clock.advance_to(RunNs(3));
+        assert_eq!(clock.now(), RunNs(5));
+        assert_eq!(clock.advance_by(-2), RunNs(5));
+        clock.advance_to(RunNs(9));
+        assert_eq!(clock.wall(clock.now()), 1_700_000_000_000_000_009);
+        assert_eq!(clock.advance_by(i64::MAX), RunNs::MAX);
+    }
+}
