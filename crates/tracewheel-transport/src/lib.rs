@@ -1,1 +1,27 @@
 //! HTTP/1.1 exchanges and connections with a stamp at every milestone; knows nothing of LLMs.
+//!
+//! Three things set this apart from a pooled client:
+//!
+//! * **One task.** An [`H1Connection`] owns hyper's connection and an [`Exchange`] polls it itself. Nothing is spawned,
+//!   so no byte waits for another task's turn.
+//! * **A valve.** [`H1Connection::arm`] encodes the request ahead of time, up to the socket, and keeps the connection
+//!   watched. [`Exchange::release`] opens the valve; the next poll is one write call. A connection that the server
+//!   closes while armed is reported by [`Exchange::poll_armed`], and the request can be had back: not a byte of it left.
+//! * **Stamps before parsing.** Reads are stamped in the stream (`tracewheel-net`); the body keeps, for each stretch of
+//!   bytes, which read brought it ([`BodyMark`]).
+//!
+//! Time-outs come from outside: a caller that has waited long enough calls [`Exchange::abort`]. No timer runs here.
+
+mod connection;
+mod endpoint;
+mod error;
+mod exchange;
+mod io;
+mod request;
+
+pub use crate::connection::{ConnectStamps, H1Connection};
+pub use crate::endpoint::{Endpoint, EndpointError};
+pub use crate::error::{ConnectError, ConnectErrorKind, ExchangeError, ExchangeErrorKind};
+pub use crate::exchange::{BodyMark, Exchange, ExchangeLimits, ExchangeOutcome, Response};
+pub use crate::request::PreparedRequest;
+pub use tracewheel_net::{ReadStamp, WriteMarks};

@@ -1,0 +1,171 @@
+//! Where requests go: a base URL taken apart, and its addresses.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use http::{HeaderValue, Uri};
+
+/// A target's base URL, taken apart. A path in it is put before every request's path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+    authority: String,
+    base_path: String,
+}
+
+/// Why a URL can't be used as a target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The text is no URL.
+    #[error("target {url:?} is not a URL: write it as http://HOST:PORT")]
+    NotAUrl {
+        /// The text.
+        url: String,
+        /// What the parser said.
+        source: http::uri::InvalidUri,
+    },
+    /// The URL lacks a host or a scheme, or carries what a base URL must not.
+    #[error("target {url:?} {problem}: write it as http://HOST:PORT")]
+    Incomplete {
+        /// The text.
+        url: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The scheme is not spoken.
+    #[error(
+        "target {url:?} asks for {scheme:?}: only http is spoken so far, put a TLS-terminating proxy in front"
+    )]
+    Scheme {
+        /// The text.
+        url: String,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// The host has no address.
+    #[error("cannot resolve {host}:{port}")]
+    Resolve {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Endpoint {
+    /// Takes a base URL apart: `http://host`, `http://host:8000`, `http://[::1]:8000/prefix`.
+    ///
+    /// # Errors
+    /// The text is no URL, has no host, has a query or user information, or another scheme than `http`.
+    pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
+        let incomplete = |problem| EndpointError::Incomplete { url: url.to_owned(), problem };
+        let uri: Uri =
+            url.trim().parse().map_err(|source| EndpointError::NotAUrl { url: url.to_owned(), source })?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some(other) => {
+                return Err(EndpointError::Scheme { url: url.to_owned(), scheme: other.to_owned() });
+            }
+            None => return Err(incomplete("has no scheme")),
+        }
+        let authority = uri.authority().ok_or_else(|| incomplete("has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(EndpointError::Incomplete {
+                url: "(hidden)".to_owned(),
+                problem: "carries user information, which would be recorded",
+            });
+        }
+        if uri.query().is_some() {
+            return Err(incomplete("has a query"));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            return Err(incomplete("has no host"));
+        }
+        Ok(Endpoint {
+            host,
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.as_str().to_owned(),
+            base_path: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// Host name or address, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Port; 80 where the URL names none.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL again, without anything secret.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.authority, self.base_path)
+    }
+
+    /// Value of the `Host` header.
+    pub fn host_header(&self) -> HeaderValue {
+        HeaderValue::from_str(&self.authority).expect("an authority that was parsed is a valid header value")
+    }
+
+    /// Origin form of a request's target: the base path, then `path` (which begins with a slash).
+    ///
+    /// # Errors
+    /// `path` is not the path of a URL.
+    pub fn uri(&self, path: &str) -> Result<Uri, http::uri::InvalidUri> {
+        format!("{}{path}", self.base_path).parse()
+    }
+
+    /// All addresses of the host, in the system's order. Blocks; meant for set-up.
+    ///
+    /// # Errors
+    /// The host has no address.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, EndpointError> {
+        let failed = |source| EndpointError::Resolve { host: self.host.clone(), port: self.port, source };
+        let addrs: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)?.collect();
+        if addrs.is_empty() {
+            return Err(failed(std::io::Error::from(std::io::ErrorKind::NotFound)));
+        }
+        Ok(addrs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_is_taken_apart() {
+        let endpoint = Endpoint::parse("http://[::1]:8000/prefix/").unwrap();
+        assert_eq!((endpoint.host(), endpoint.port()), ("::1", 8000));
+        assert_eq!(endpoint.uri("/v1/x").unwrap().path(), "/prefix/v1/x");
+        assert_eq!(endpoint.host_header(), "[::1]:8000");
+        assert_eq!(endpoint.resolve().unwrap()[0].to_string(), "[::1]:8000");
+        let plain = Endpoint::parse("http://localhost").unwrap();
+        assert_eq!((plain.port(), plain.url().as_str()), (80, "http://localhost"));
+    }
+
+    #[test]
+    fn what_is_no_base_url_is_refused_with_the_remedy() {
+        for (url, part) in [
+            ("https://api.example", "only http is spoken"),
+            ("127.0.0.1:80", "http://HOST:PORT"),
+            ("http://host/?q=1", "has a query"),
+            ("", "http://HOST:PORT"),
+        ] {
+            let text = Endpoint::parse(url).unwrap_err().to_string();
+            assert!(text.contains(part), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn user_information_is_refused_and_not_repeated() {
+        let text = Endpoint::parse("http://me:secret@host").unwrap_err().to_string();
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
