@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tracewheel_protocol::{LimitField, TokenDetail};
+use tracewheel_workload::CacheMode;
 
 use crate::retry::RetryPolicy;
 
@@ -27,6 +29,12 @@ pub struct ReplayConfig {
     pub nonce: Option<u64>,
     /// Ask the target to emit exactly the recorded number of tokens (`ignore_eos`, `min_tokens`).
     pub force_length: bool,
+    /// Under which name the cap on output tokens is sent.
+    pub limit_field: LimitField,
+    /// How the server is asked to say how many tokens each chunk holds.
+    pub token_detail: TokenDetail,
+    /// Sampling temperature where the recorded parameters name none.
+    pub temperature: f64,
     /// When and how often an attempt is repeated.
     pub retry: RetryPolicy,
     /// Time from an attempt's due time to its end after which it is given up.
@@ -50,6 +58,10 @@ pub struct ReplayConfig {
     pub max_response_bytes: u64,
     /// Connections opened before the first request is due. Without it: from the plan's rate.
     pub warm_connections: Option<u32>,
+    /// Connections open at once, at most. A request that finds none waits, which counts as lateness. `None`: no limit.
+    pub max_connections: Option<u32>,
+    /// Requests at once while the cache is filled before the measured phase.
+    pub prime_concurrency: u32,
     /// End the run after so many failed requests in a row. `None`: never.
     pub give_up_after_failures: Option<u32>,
     /// Further request headers, recorded as they stand: no secrets here.
@@ -73,6 +85,9 @@ impl Default for ReplayConfig {
             cache: CacheMode::Natural,
             nonce: None,
             force_length: true,
+            limit_field: LimitField::default(),
+            token_detail: TokenDetail::default(),
+            temperature: 0.0,
             retry: RetryPolicy::none(),
             request_timeout_ns: 600 * SECOND_NS,
             connect_timeout_ns: 5 * SECOND_NS,
@@ -84,35 +99,13 @@ impl Default for ReplayConfig {
             recorder_queue: RecorderQueue::default(),
             max_response_bytes: 64 << 20,
             warm_connections: None,
+            max_connections: None,
+            prime_concurrency: 4,
             give_up_after_failures: Some(1_000),
             headers: Vec::new(),
             secret: None,
             owner: None,
             scenario: serde_json::Value::Null,
-        }
-    }
-}
-
-/// State of the target's prompt cache that the run asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CacheMode {
-    /// The trace's own sharing, under one nonce for the run: nothing from an earlier run is found again.
-    #[default]
-    Natural,
-    /// A nonce for every request: nothing is shared.
-    Cold,
-    /// Every distinct prompt is sent once, before the measured phase.
-    Warm,
-}
-
-impl CacheMode {
-    /// The name that scenario files and manifests use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CacheMode::Natural => "natural",
-            CacheMode::Cold => "cold",
-            CacheMode::Warm => "warm",
         }
     }
 }

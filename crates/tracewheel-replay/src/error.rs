@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use tracewheel_record::RecordError;
+use tracewheel_transport::EndpointError;
+use tracewheel_workload::WorkloadError;
+
 /// Why a replay could not be carried out, or had to end early. What was recorded until then stays readable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -13,6 +17,27 @@ pub enum ReplayError {
         option: &'static str,
         /// What is wrong and what would be right.
         problem: String,
+    },
+    /// The target's address is no address; nothing was sent.
+    #[error("target")]
+    Target {
+        /// What is wrong with it.
+        #[source]
+        source: EndpointError,
+    },
+    /// The plan can't be read on. What was sent until then is recorded.
+    #[error("cannot read the plan on")]
+    Plan {
+        /// What went wrong.
+        #[source]
+        source: WorkloadError,
+    },
+    /// The run can't be written (exit code 40 where [`RecordError::is_output_failure`]). What was written stays.
+    #[error("cannot record the run")]
+    Record {
+        /// What went wrong.
+        #[source]
+        source: RecordError,
     },
     /// The sender or a thread of it could not be set up.
     #[error("cannot start {what}")]
