@@ -1,1 +1,24 @@
 //! Pure functions from timelines and runs to metrics, intervals and comparisons.
+//!
+//! [`compare`] sets a replay against a baseline (a timeline that production recorded, or another run), [`summarise`] and
+//! [`inspect_run`] say what a single run measured. Every metric has one definition ([`metric`], at length in
+//! `docs/reference/metrics.md`), every quantile one method ([`quantile`]), every interval one construction ([`interval`]),
+//! every ratio and verdict one rule ([`ratio`]). Nothing here prints, reads a clock or draws a random number.
+
+pub mod cache;
+pub mod compare;
+pub mod comparison;
+pub mod environment;
+pub mod error;
+pub mod fidelity;
+pub mod interval;
+pub mod metric;
+pub mod quantile;
+pub mod ratio;
+mod side;
+pub mod summary;
+
+pub use compare::{Baseline, CompareOptions, compare};
+pub use comparison::Comparison;
+pub use error::{AnalysisError, Result};
+pub use summary::{ReplaySummary, RunInspection, SummaryOptions, inspect_run, summarise};

@@ -1,0 +1,1 @@
+//! A request of one side as plain numbers.
