@@ -3,13 +3,25 @@
 //! A **timeline** is one Parquet file that says what production did: a row a request, stably sorted by arrival.
 //! [`RequestRow`] mirrors its columns, [`vocab`] holds every closed list of words that a column or a record may carry.
 
+mod columns;
+pub mod digest;
+pub mod error;
+pub mod meta;
+pub mod read;
 pub mod row;
+pub mod schema;
 pub mod units;
 pub mod vocab;
+pub mod write;
 
+pub use digest::RowDigest;
+pub use error::TimelineError;
+pub use meta::{BlockBasis, TimelineMeta, VERSION, Version};
+pub use read::{Rows, Timeline};
 pub use row::RequestRow;
 pub use units::{DurationNs, Tokens, UnixNs};
 pub use vocab::{
     ArrivalSource, AttemptStatus, BodyState, EventKind, Operation, Phase, Protocol, Reason, RequestStatus,
     Source, TtftKind,
 };
+pub use write::{TimelineSummary, TimelineWriter};

@@ -1,0 +1,424 @@
+//! Codecs: how one kind of column travels between a row's field and an Arrow array.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, ListBuilder, MapBuilder, MapFieldNames, PrimitiveBuilder,
+    StringBuilder, StringDictionaryBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray,
+};
+use arrow_schema::{DataType, Field};
+use bytes::Bytes;
+
+use crate::vocab::{ArrivalSource, BodyState, Operation, Source, TtftKind, UnknownWord};
+
+/// The way of one kind of column. All functions are associated: a codec holds no data.
+pub(crate) trait Codec {
+    /// The field of the row.
+    type Value: Default;
+    /// Collects cells for one batch.
+    type Builder: ArrayBuilder;
+    /// One batch's array, made ready for reading.
+    type Reader;
+
+    /// The Arrow type as it is written.
+    fn data_type() -> DataType;
+    /// Whether cells may be null.
+    const NULLABLE: bool;
+    /// An empty builder.
+    fn builder() -> Self::Builder;
+    /// Appends one cell; returns its size in bytes, roughly.
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize;
+    /// Takes an array of [`Codec::data_type`] (dictionary columns also as plain text); `None` for any other type.
+    fn reader(array: &ArrayRef) -> Option<Self::Reader>;
+    /// The cell of a row of the batch.
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell>;
+    /// Appends the cell's canonical bytes; false, and nothing appended, where the cell is null.
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool;
+}
+
+/// Why a cell is not a value of its column.
+pub(crate) enum BadCell {
+    /// Null in a column that is never null.
+    Null,
+    /// A text outside the column's vocabulary.
+    Word(UnknownWord),
+}
+
+/// A column of another codec that is never null.
+pub(crate) struct Required<C>(PhantomData<C>);
+/// A number, or null.
+pub(crate) struct Num<P>(PhantomData<P>);
+/// A boolean, or null.
+pub(crate) struct Flag;
+/// A text or a word of a vocabulary stored through a dictionary, or null.
+pub(crate) struct Dict<V>(PhantomData<V>);
+/// A text, or null.
+pub(crate) struct Text;
+/// Bytes, or null.
+pub(crate) struct Blob;
+/// A list of numbers, or null.
+pub(crate) struct ListOf<P>(PhantomData<P>);
+/// A map of text to text, or null.
+pub(crate) struct Tags;
+
+/// What a dictionary column can carry: free text, or the words of a vocabulary.
+pub(crate) trait DictValue: Clone {
+    fn text(&self) -> &str;
+    fn from_text(text: &str) -> Result<Self, UnknownWord>;
+}
+
+impl DictValue for Arc<str> {
+    fn text(&self) -> &str {
+        self
+    }
+    fn from_text(text: &str) -> Result<Self, UnknownWord> {
+        Ok(text.into())
+    }
+}
+
+macro_rules! words {
+    ($($name:ident),+) => {$(
+        impl DictValue for $name {
+            fn text(&self) -> &str {
+                self.as_str()
+            }
+            fn from_text(text: &str) -> Result<Self, UnknownWord> {
+                text.parse()
+            }
+        }
+    )+};
+}
+words!(ArrivalSource, BodyState, Operation, Source, TtftKind);
+
+/// A number that has canonical bytes: little endian, as wide as its type.
+pub(crate) trait Number: ArrowPrimitiveType {
+    fn bytes(value: Self::Native, out: &mut Vec<u8>);
+}
+
+macro_rules! numbers {
+    ($($name:ident),+) => {$(
+        impl Number for arrow_array::types::$name {
+            fn bytes(value: Self::Native, out: &mut Vec<u8>) {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+    )+};
+}
+numbers!(Int64Type, UInt16Type, UInt32Type, UInt64Type, Float64Type);
+
+impl<C, V> Codec for Required<C>
+where
+    C: Codec<Value = Option<V>>,
+    V: Default + Clone,
+{
+    type Value = V;
+    type Builder = C::Builder;
+    type Reader = C::Reader;
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        C::data_type()
+    }
+    fn builder() -> Self::Builder {
+        C::builder()
+    }
+    fn append(value: &V, builder: &mut Self::Builder) -> usize {
+        C::append(&Some(value.clone()), builder)
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        C::reader(array)
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<V, BadCell> {
+        C::read(reader, index)?.ok_or(BadCell::Null)
+    }
+    fn canonical(value: &V, out: &mut Vec<u8>) -> bool {
+        C::canonical(&Some(value.clone()), out)
+    }
+}
+
+impl<P: Number> Codec for Num<P> {
+    type Value = Option<P::Native>;
+    type Builder = PrimitiveBuilder<P>;
+    type Reader = PrimitiveArray<P>;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        P::DATA_TYPE
+    }
+    fn builder() -> Self::Builder {
+        PrimitiveBuilder::new()
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        builder.append_option(*value);
+        size_of::<P::Native>()
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        array.as_primitive_opt::<P>().cloned()
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        Ok(reader.is_valid(index).then(|| reader.value(index)))
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        value.map(|value| P::bytes(value, out)).is_some()
+    }
+}
+
+impl Codec for Flag {
+    type Value = Option<bool>;
+    type Builder = BooleanBuilder;
+    type Reader = BooleanArray;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+    fn builder() -> Self::Builder {
+        BooleanBuilder::new()
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        builder.append_option(*value);
+        1
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        array.as_boolean_opt().cloned()
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        Ok(reader.is_valid(index).then(|| reader.value(index)))
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        value.map(|value| out.push(u8::from(value))).is_some()
+    }
+}
+
+/// A text column of one batch, each distinct value made once.
+pub(crate) struct Interned<V> {
+    values: Vec<Result<V, UnknownWord>>,
+    /// Position in `values` for each row; `None` for null.
+    keys: Vec<Option<u32>>,
+}
+
+impl<V: DictValue> Interned<V> {
+    /// Takes a dictionary or plain text column. Values that no row uses are not made.
+    fn new(array: &ArrayRef) -> Option<Self> {
+        let mut values = Vec::new();
+        let mut keys = Vec::with_capacity(array.len());
+        if let Some(dictionary) = array.as_dictionary_opt::<Int32Type>() {
+            let texts: &StringArray = dictionary.values().as_string_opt()?;
+            let mut made: Vec<Option<u32>> = vec![None; texts.len()];
+            for key in dictionary.keys() {
+                let key = key.and_then(|key| usize::try_from(key).ok()).filter(|key| texts.is_valid(*key));
+                keys.push(key.map(|key| {
+                    *made[key].get_or_insert_with(|| {
+                        values.push(V::from_text(texts.value(key)));
+                        values.len() as u32 - 1
+                    })
+                }));
+            }
+        } else {
+            let texts: &StringArray = array.as_string_opt()?;
+            for text in texts {
+                keys.push(text.map(|text| {
+                    values.push(V::from_text(text));
+                    values.len() as u32 - 1
+                }));
+            }
+        }
+        Some(Self { values, keys })
+    }
+
+    fn get(&self, index: usize) -> Result<Option<V>, BadCell> {
+        let value = self.keys[index].map(|key| self.values[key as usize].clone());
+        value.transpose().map_err(BadCell::Word)
+    }
+}
+
+fn text_bytes(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+impl<V: DictValue> Codec for Dict<V> {
+    type Value = Option<V>;
+    type Builder = StringDictionaryBuilder<Int32Type>;
+    type Reader = Interned<V>;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+    }
+    fn builder() -> Self::Builder {
+        StringDictionaryBuilder::new()
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        builder.append_option(value.as_ref().map(DictValue::text));
+        4
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        Interned::new(array)
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        reader.get(index)
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        value.as_ref().map(|value| text_bytes(value.text(), out)).is_some()
+    }
+}
+
+impl Codec for Text {
+    type Value = Option<Arc<str>>;
+    type Builder = StringBuilder;
+    type Reader = StringArray;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+    fn builder() -> Self::Builder {
+        StringBuilder::new()
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        builder.append_option(value.as_deref());
+        4 + value.as_deref().map_or(0, str::len)
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        array.as_string_opt().cloned()
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        Ok(reader.is_valid(index).then(|| reader.value(index).into()))
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        value.as_deref().map(|text| text_bytes(text, out)).is_some()
+    }
+}
+
+impl Codec for Blob {
+    type Value = Option<Bytes>;
+    type Builder = BinaryBuilder;
+    type Reader = BinaryArray;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Binary
+    }
+    fn builder() -> Self::Builder {
+        BinaryBuilder::new()
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        builder.append_option(value.as_deref());
+        4 + value.as_deref().map_or(0, <[u8]>::len)
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        array.as_binary_opt().cloned()
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        Ok(reader.is_valid(index).then(|| Bytes::copy_from_slice(reader.value(index))))
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        let Some(bytes) = value else { return false };
+        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        out.extend_from_slice(bytes);
+        true
+    }
+}
+
+fn element_field<P: ArrowPrimitiveType>() -> Field {
+    Field::new("element", P::DATA_TYPE, false)
+}
+
+impl<P: Number> Codec for ListOf<P> {
+    type Value = Option<Vec<P::Native>>;
+    type Builder = ListBuilder<PrimitiveBuilder<P>>;
+    type Reader = ListArray;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::List(Arc::new(element_field::<P>()))
+    }
+    fn builder() -> Self::Builder {
+        ListBuilder::new(PrimitiveBuilder::new()).with_field(element_field::<P>())
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        let elements = value.as_deref().unwrap_or_default();
+        builder.values().append_slice(elements);
+        builder.append(value.is_some());
+        4 + size_of_val(elements)
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        let list = array.as_list_opt::<i32>()?;
+        list.values().as_primitive_opt::<P>()?;
+        Some(list.clone())
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        if reader.is_null(index) {
+            return Ok(None);
+        }
+        let elements = reader.value(index);
+        let elements = elements.as_primitive::<P>();
+        if elements.null_count() > 0 { Err(BadCell::Null) } else { Ok(Some(elements.values().to_vec())) }
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        let Some(elements) = value else { return false };
+        out.extend_from_slice(&(elements.len() as u64).to_le_bytes());
+        elements.iter().for_each(|element| P::bytes(*element, out));
+        true
+    }
+}
+
+impl Codec for Tags {
+    type Value = Option<BTreeMap<Arc<str>, Arc<str>>>;
+    type Builder = MapBuilder<StringBuilder, StringBuilder>;
+    type Reader = MapArray;
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        let pair = vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)];
+        DataType::Map(Arc::new(Field::new("key_value", DataType::Struct(pair.into()), false)), false)
+    }
+    fn builder() -> Self::Builder {
+        let names =
+            MapFieldNames { entry: "key_value".to_owned(), key: "key".to_owned(), value: "value".to_owned() };
+        MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new())
+            .with_values_field(Field::new("value", DataType::Utf8, false))
+    }
+    fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        let mut size = 4;
+        for (key, value) in value.iter().flatten() {
+            builder.keys().append_value(key);
+            builder.values().append_value(value);
+            size += 8 + key.len() + value.len();
+        }
+        builder.append(value.is_some()).expect("each key was appended together with its value");
+        size
+    }
+    fn reader(array: &ArrayRef) -> Option<Self::Reader> {
+        let map = array.as_map_opt()?;
+        map.keys().as_string_opt::<i32>()?;
+        map.values().as_string_opt::<i32>()?;
+        Some(map.clone())
+    }
+    fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell> {
+        if reader.is_null(index) {
+            return Ok(None);
+        }
+        let entries = reader.value(index);
+        let (keys, values) = (entries.column(0).as_string::<i32>(), entries.column(1).as_string::<i32>());
+        let pairs = keys.iter().zip(values).map(|(key, value)| Some((key?.into(), value?.into())));
+        pairs.collect::<Option<_>>().map(Some).ok_or(BadCell::Null)
+    }
+    fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
+        let Some(tags) = value else { return false };
+        out.extend_from_slice(&(tags.len() as u64).to_le_bytes());
+        for (key, value) in tags {
+            text_bytes(key, out);
+            text_bytes(value, out);
+        }
+        true
+    }
+}

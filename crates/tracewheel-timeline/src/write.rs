@@ -1,0 +1,214 @@
+//! Writing a timeline: rows in, one Parquet file out, in bounded memory.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use crate::columns::RowBuilder;
+use crate::digest::RowDigest;
+use crate::error::TimelineError;
+use crate::meta::{TimelineMeta, VERSION};
+use crate::row::RequestRow;
+use crate::schema;
+
+/// Rows that wait in the builders at most, and their bytes.
+const BATCH_ROWS: usize = 4096;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// A row group's size at most: it is held in memory, encoded, until it is whole.
+const ROW_GROUP_ROWS: usize = 128 * 1024;
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// Values between two looks at a page's size: few, because a body may be large.
+const WRITE_BATCH_ROWS: usize = 128;
+
+/// Writes a timeline under a temporary name and renames it into place when it is whole.
+///
+/// Dropped without [`finish`](Self::finish), it leaves nothing behind.
+pub struct TimelineWriter {
+    path: PathBuf,
+    partial: PathBuf,
+    /// `None` only once finished.
+    writer: Option<ArrowWriter<BufWriter<File>>>,
+    schema: SchemaRef,
+    meta: TimelineMeta,
+    builder: RowBuilder,
+    pending_rows: usize,
+    pending_bytes: usize,
+    rows: u64,
+    latest_arrival_unix_ns: Option<i64>,
+    digest: RowDigest,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineSummary {
+    /// Rows written.
+    pub rows: u64,
+    /// Digest of the logical content, 64 hex digits. See [`crate::digest`].
+    pub digest: String,
+    /// Size of the file.
+    pub file_bytes: u64,
+}
+
+impl TimelineWriter {
+    /// Begins a timeline (a baseline where the metadata says so) that will stand at `path`; a file that stands there
+    /// already is replaced by [`finish`](Self::finish), not before.
+    pub fn create(path: impl AsRef<Path>, meta: TimelineMeta) -> Result<Self, TimelineError> {
+        let path = path.as_ref().to_owned();
+        let partial = partial_path(&path);
+        let file = File::create_new(&partial).map_err(TimelineError::io("create", &partial))?;
+        let schema = schema::arrow_schema(meta.baseline);
+        let options = ArrowWriterOptions::new().with_properties(properties(&meta));
+        let writer = ArrowWriter::try_new_with_options(BufWriter::new(file), Arc::clone(&schema), options);
+        let writer = writer.map_err(|source| {
+            let _ = fs::remove_file(&partial);
+            TimelineError::Parquet { path: path.clone(), row: 0, source }
+        })?;
+        Ok(Self {
+            path,
+            partial,
+            writer: Some(writer),
+            schema,
+            meta,
+            builder: RowBuilder::new(),
+            pending_rows: 0,
+            pending_bytes: 0,
+            rows: 0,
+            latest_arrival_unix_ns: None,
+            digest: RowDigest::new(),
+        })
+    }
+
+    /// The metadata, for what is known only at the end (quality, clock resolution, zone). `baseline` must stay.
+    pub fn meta_mut(&mut self) -> &mut TimelineMeta {
+        &mut self.meta
+    }
+
+    /// Appends a row and returns its position. Rows must come sorted by arrival, equal arrivals in the log's order.
+    ///
+    /// # Errors
+    /// [`TimelineError::Unsorted`] and [`TimelineError::ArrivalUnknown`] leave the writer as it was.
+    pub fn push(&mut self, row: &RequestRow) -> Result<u64, TimelineError> {
+        self.check_arrival(row)?;
+        self.digest.push(row);
+        self.pending_bytes += self.builder.append(row);
+        self.pending_rows += 1;
+        self.rows += 1;
+        if self.pending_rows >= BATCH_ROWS || self.pending_bytes >= BATCH_BYTES {
+            self.write_batch()?;
+        }
+        Ok(self.rows - 1)
+    }
+
+    /// Writes what is left, makes the file durable and renames it into place.
+    pub fn finish(mut self) -> Result<TimelineSummary, TimelineError> {
+        self.write_batch()?;
+        self.meta.version = VERSION;
+        self.meta.digest = self.digest.to_hex();
+        let mut writer = self.writer.take().expect("taken only here, and `finish` consumes the writer");
+        for pair in self.meta.to_key_values() {
+            writer.append_key_value_metadata(pair);
+        }
+        let buffer = writer.into_inner().map_err(TimelineError::parquet(&self.path, self.rows))?;
+        let file = buffer.into_inner().map_err(|error| error.into_error());
+        let file = file.map_err(TimelineError::io("write", &self.partial))?;
+        file.sync_all().map_err(TimelineError::io("write", &self.partial))?;
+        let file_bytes = file.metadata().map_err(TimelineError::io("write", &self.partial))?.len();
+        fs::rename(&self.partial, &self.path).map_err(TimelineError::io("rename", &self.path))?;
+        Ok(TimelineSummary { rows: self.rows, digest: self.meta.digest.clone(), file_bytes })
+    }
+
+    fn check_arrival(&mut self, row: &RequestRow) -> Result<(), TimelineError> {
+        let Some(arrival_unix_ns) = row.arrival_unix_ns else {
+            let unknown = TimelineError::ArrivalUnknown { row: self.rows };
+            return if self.meta.baseline { Ok(()) } else { Err(unknown) };
+        };
+        if let Some(previous_unix_ns) = self.latest_arrival_unix_ns.filter(|latest| *latest > arrival_unix_ns)
+        {
+            return Err(TimelineError::Unsorted { row: self.rows, arrival_unix_ns, previous_unix_ns });
+        }
+        self.latest_arrival_unix_ns = Some(arrival_unix_ns);
+        Ok(())
+    }
+
+    fn write_batch(&mut self) -> Result<(), TimelineError> {
+        if self.pending_rows == 0 {
+            return Ok(());
+        }
+        let first_row = self.rows - self.pending_rows as u64;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), self.builder.finish());
+        let writer = self.writer.as_mut().expect("taken only by `finish`, which consumes the writer");
+        batch
+            .map_err(Into::into)
+            .and_then(|batch| writer.write(&batch))
+            .map_err(TimelineError::parquet(&self.path, first_row))?;
+        self.pending_rows = 0;
+        self.pending_bytes = 0;
+        Ok(())
+    }
+}
+
+impl Drop for TimelineWriter {
+    fn drop(&mut self) {
+        // Gone already when the file was renamed; nothing can be done about another failure here.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+/// Beside the target, so that the rename stays within one file system; with the process id, so that two writers of
+/// one target do not share it.
+fn partial_path(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.partial", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn properties(meta: &TimelineMeta) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_created_by(format!("tracewheel {}", env!("CARGO_PKG_VERSION")))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .set_write_batch_size(WRITE_BATCH_ROWS);
+    for (number, field) in schema::arrow_schema(meta.baseline).fields().iter().enumerate() {
+        let name = field.name().as_str();
+        if name == schema::ARRIVAL {
+            let sorting = SortingColumn { column_idx: number as i32, descending: false, nulls_first: false };
+            properties = properties.set_sorting_columns((!meta.baseline).then(|| vec![sorting]));
+        }
+        if schema::is_time(name) {
+            let leaf = time_leaf(name, field.data_type());
+            properties = properties
+                .set_column_dictionary_enabled(leaf.clone(), false)
+                .set_column_encoding(leaf, Encoding::DELTA_BINARY_PACKED);
+        }
+        if matches!(field.data_type(), DataType::Binary) {
+            // Bodies rarely repeat, and a bound of a body is prompt text where nobody looks for it.
+            properties = properties
+                .set_column_dictionary_enabled(name.into(), false)
+                .set_column_statistics_enabled(name.into(), EnabledStatistics::None);
+        }
+    }
+    properties.build()
+}
+
+fn time_leaf(name: &str, data_type: &DataType) -> ColumnPath {
+    match data_type {
+        DataType::List(element) => {
+            ColumnPath::new(vec![name.to_owned(), "list".to_owned(), element.name().clone()])
+        }
+        _ => name.into(),
+    }
+}
