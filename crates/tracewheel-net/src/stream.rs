@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -130,7 +130,11 @@ impl StampedStream {
             found = Some((received, clock.now()));
             // A read that left room emptied the socket. Saying so here spares the call that would find it empty; what
             // arrives from now on raises a new event, which this answer does not take back.
-            if (1..into.len()).contains(&received.bytes) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            if (1..into.len()).contains(&received.bytes) {
+                Err(io::ErrorKind::WouldBlock.into())
+            } else {
+                Ok(())
+            }
         });
         match (found, outcome) {
             (Some((received, user_ns)), _) => {
@@ -157,11 +161,11 @@ impl StampedStream {
         self.stamps.note_read(ReadStamp { user_ns, kernel_ns, bytes });
     }
 
-    /// After a whole slice of a larger body: lets the other tasks run once before the next.
+    /// After a whole slice of a larger body: lets all other tasks run, and the event loop look for events, before the
+    /// next. A bare wake would not do: the runtime polls a task that wakes itself dozens of times between two looks.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if std::mem::take(&mut self.slice_taken) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+            return pin!(tokio::task::yield_now()).poll(cx);
         }
         Poll::Ready(())
     }
@@ -187,11 +191,7 @@ impl StampedStream {
 }
 
 impl AsyncRead for StampedStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let bytes = ready!(self.get_mut().poll_read_slice(cx, buf.initialize_unfilled()))?;
         buf.advance(bytes);
         Poll::Ready(Ok(()))
@@ -212,6 +212,9 @@ impl AsyncWrite for StampedStream {
         ready!(this.poll_turn(cx));
         let mut slice = [IoSlice::new(&[]); WRITE_BUFFERS];
         let (buffers, whole) = one_slice(bufs, &mut slice);
+        if buffers == 0 {
+            return Poll::Ready(Ok(0));
+        }
         this.poll_write_slice(cx, &slice[..buffers], whole)
     }
 
