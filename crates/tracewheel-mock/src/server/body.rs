@@ -1,0 +1,136 @@
+//! Response bodies.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tracewheel_tokens::TextMaker;
+
+use crate::config::RoleDelta;
+use crate::engine::Ticket;
+use crate::reply::Reply;
+use crate::server::exchange::{Exchange, Piece};
+use crate::server::hub::{Hub, StreamState};
+
+/// A response body: given whole, or token by token.
+pub(crate) enum ReplyBody {
+    Whole { bytes: Option<Bytes>, exchange: Rc<Exchange> },
+    Stream(TokenStream),
+}
+
+impl ReplyBody {
+    /// A body that is there at once.
+    pub(crate) fn whole(bytes: Bytes, exchange: Rc<Exchange>) -> Self {
+        if bytes.is_empty() {
+            // Nobody will ask for a piece: the head is all.
+            exchange.gave(Piece::Last);
+            return Self::Whole { bytes: None, exchange };
+        }
+        Self::Whole { bytes: Some(bytes), exchange }
+    }
+}
+
+/// A request's place in the engine; letting go of it takes the request out.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) hub: Rc<Hub>,
+    pub(crate) ticket: Ticket,
+    pub(crate) state: Rc<StreamState>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.hub.leave(self.ticket);
+    }
+}
+
+/// A stream of server-sent events, one a token.
+pub(crate) struct TokenStream {
+    pub(crate) place: Place,
+    pub(crate) exchange: Rc<Exchange>,
+    pub(crate) reply: Reply,
+    pub(crate) words: Rc<TextMaker>,
+    pub(crate) role_delta: RoleDelta,
+    pub(crate) progress: Progress,
+}
+
+/// What a stream has given out.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    role: bool,
+    tokens: u32,
+    tail: bool,
+}
+
+impl TokenStream {
+    fn next(&mut self, cx: &Context<'_>) -> Poll<Option<(Bytes, Piece)>> {
+        let state = &self.place.state;
+        if self.progress.tail {
+            return Poll::Ready(None);
+        }
+        if let Some(cached) = state.cached_tokens() {
+            let available = state.available();
+            let role_due = available > 0 || self.role_delta == RoleDelta::Admission;
+            if self.reply.has_role_delta() && !self.progress.role && role_due {
+                self.progress.role = true;
+                return Poll::Ready(Some((self.reply.role_chunk(cached), Piece::Other)));
+            }
+            if self.progress.tokens < available {
+                let index = self.progress.tokens;
+                self.progress.tokens += 1;
+                return Poll::Ready(Some((self.reply.token_chunk(&self.words, cached, index), Piece::Token)));
+            }
+            if state.complete() {
+                self.progress.tail = true;
+                return Poll::Ready(Some((
+                    self.reply.tail(self.reply.usage(cached, available)),
+                    Piece::Last,
+                )));
+            }
+        }
+        state.wake_me(cx);
+        Poll::Pending
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole { bytes, exchange } => Poll::Ready(bytes.take().map(|bytes| {
+                exchange.gave(Piece::Last);
+                Ok(Frame::data(bytes))
+            })),
+            Self::Stream(stream) => stream.next(cx).map(|next| {
+                next.map(|(bytes, piece)| {
+                    stream.exchange.gave(piece);
+                    Ok(Frame::data(bytes))
+                })
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole { bytes, .. } => bytes.is_none(),
+            Self::Stream(stream) => stream.progress.tail,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole { bytes, .. } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}

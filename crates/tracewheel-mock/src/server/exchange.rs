@@ -1,0 +1,109 @@
+//! One HTTP exchange as its witness sees it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tracewheel_clock::{Clock, RunClock, RunNs};
+
+use crate::log::{AttemptLog, LogSink};
+use crate::server::hub::StreamState;
+
+/// What a piece of a response body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// A chunk without a token.
+    Other,
+    /// A token's chunk.
+    Token,
+    /// The last piece; whatever it is, the answer is complete with it.
+    Last,
+}
+
+/// Follows one exchange from its arrival to its end and, when the last holder lets go, hands it to the log.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    clock: Arc<RunClock>,
+    sink: LogSink,
+    log: RefCell<AttemptLog>,
+    stream: RefCell<Option<Rc<StreamState>>>,
+    /// Pieces that the body gave out and the kernel has not taken yet.
+    unflushed: RefCell<Vec<Piece>>,
+    ended: Cell<Option<RunNs>>,
+}
+
+impl Exchange {
+    pub(crate) fn new(clock: Arc<RunClock>, sink: LogSink, log: AttemptLog) -> Rc<Self> {
+        Rc::new(Self {
+            clock,
+            sink,
+            log: RefCell::new(log),
+            stream: RefCell::default(),
+            unflushed: RefCell::default(),
+            ended: Cell::new(None),
+        })
+    }
+
+    /// Changes what will be logged.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut AttemptLog)) {
+        change(&mut self.log.borrow_mut());
+    }
+
+    /// Ties the exchange to its request in the engine.
+    pub(crate) fn follow(&self, stream: Rc<StreamState>) {
+        *self.stream.borrow_mut() = Some(stream);
+    }
+
+    /// The body gave a piece to the connection.
+    pub(crate) fn gave(&self, piece: Piece) {
+        self.unflushed.borrow_mut().push(piece);
+    }
+
+    /// The kernel has taken everything that was given, at `at`. Returns whether the exchange is complete.
+    pub(crate) fn flushed(&self, at: RunNs) -> bool {
+        let mut unflushed = self.unflushed.borrow_mut();
+        if !unflushed.is_empty() {
+            let mono_ns = self.mono_ns(at);
+            let mut log = self.log.borrow_mut();
+            if log.first_chunk_mono_ns.is_none() {
+                log.first_chunk_mono_ns = Some(mono_ns);
+                log.first_chunk_unix_ns = Some(self.clock.wall(at));
+            }
+            for piece in unflushed.drain(..) {
+                match piece {
+                    Piece::Token => log.token_mono_ns.push(mono_ns),
+                    Piece::Last => self.ended.set(Some(at)),
+                    Piece::Other => {}
+                }
+            }
+        }
+        self.ended.get().is_some()
+    }
+
+    /// Whether something was given and not taken yet.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        !self.unflushed.borrow().is_empty()
+    }
+
+    fn mono_ns(&self, at: RunNs) -> i64 {
+        at.0.saturating_add(self.clock.monotonic_origin_ns())
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let end = self.ended.get().unwrap_or_else(|| self.clock.now());
+        let mut log = self.log.take();
+        log.client_gone = self.ended.get().is_none();
+        log.end_mono_ns = self.mono_ns(end);
+        log.end_unix_ns = self.clock.wall(end);
+        if let Some(stream) = self.stream.take() {
+            log.cached_tokens = stream.cached_tokens();
+            log.completion_tokens = Some(stream.available());
+            log.admitted_mono_ns = stream.admitted_at().map(|at| self.mono_ns(at));
+            log.first_token_model_mono_ns = stream.first_token_at().map(|at| self.mono_ns(at));
+            log.last_token_model_mono_ns = stream.last_token_at().map(|at| self.mono_ns(at));
+        }
+        self.sink.send(log);
+    }
+}

@@ -1,0 +1,330 @@
+//! What is served where.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, SERVER,
+};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use tracewheel_clock::{Clock, RunClock};
+use tracewheel_tokens::TextMaker;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::api::{ApiError, Ask, Operation, parse};
+use crate::config::MockConfig;
+use crate::engine::chance::{Chance, Draw};
+use crate::engine::{Budget, EngineRequest, RateLimited, Refusal, Remaining, Ticket};
+use crate::log::{AttemptLog, LogSink};
+use crate::reply::Reply;
+use crate::server::body::{Place, Progress, ReplyBody, TokenStream};
+use crate::server::exchange::Exchange;
+use crate::server::hub::Hub;
+use crate::server::io::{Arrival, Connection};
+use crate::server::metrics;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// Headers by which clients tell a retry from a first attempt.
+const RETRY_COUNTS: [HeaderName; 2] =
+    [HeaderName::from_static("x-stainless-retry-count"), HeaderName::from_static("x-retry-count")];
+const SERVER_NAME: HeaderValue =
+    HeaderValue::from_static(concat!("tracewheel-mock/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+
+/// What all connections share.
+pub(crate) struct Service {
+    pub(crate) config: MockConfig,
+    pub(crate) hub: Rc<Hub>,
+    pub(crate) clock: Arc<RunClock>,
+    pub(crate) sink: LogSink,
+    pub(crate) words: Rc<TextMaker>,
+    pub(crate) fingerprint: String,
+    next_ticket: std::cell::Cell<u64>,
+}
+
+/// One request under way.
+struct Call {
+    service: Rc<Service>,
+    connection: Rc<Connection>,
+    exchange: Rc<Exchange>,
+    parts: Parts,
+    arrival: Arrival,
+    ticket: Ticket,
+    request_id: HeaderValue,
+}
+
+impl Service {
+    pub(crate) fn new(config: MockConfig, hub: Rc<Hub>, clock: Arc<RunClock>, sink: LogSink) -> Rc<Self> {
+        let fingerprint = format!("fp_mock_{:016x}", xxh3_64(config.describe().as_bytes()));
+        let words = Rc::new(TextMaker::new());
+        Rc::new(Self { config, hub, clock, sink, words, fingerprint, next_ticket: std::cell::Cell::new(1) })
+    }
+
+    /// Answers one request of a connection.
+    pub(crate) async fn answer(
+        self: Rc<Self>,
+        connection: Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> Result<Response<ReplyBody>, Infallible> {
+        let (parts, body) = request.into_parts();
+        let call = self.begin(connection, parts);
+        let path = call.parts.uri.path();
+        let response = match (&call.parts.method, path) {
+            (&Method::POST, "/v1/chat/completions") => call.generate(Operation::Chat, body).await,
+            (&Method::POST, "/v1/completions") => call.generate(Operation::Completion, body).await,
+            (&Method::GET, "/v1/models") => call.json(StatusCode::OK, models(&call.service.config)),
+            (&Method::GET, "/health") => call.json(StatusCode::OK, r#"{"status":"ok"}"#),
+            (&Method::GET, "/metrics") => call.metrics(),
+            (&Method::POST, "/reset_prefix_cache") => call.reset_prefix_cache(),
+            (
+                method,
+                "/v1/chat/completions"
+                | "/v1/completions"
+                | "/v1/models"
+                | "/health"
+                | "/metrics"
+                | "/reset_prefix_cache",
+            ) => call.refuse(&ApiError {
+                status: 405,
+                ..ApiError::invalid(None, format!("{method} is not served at {path}"))
+            }),
+            (method, _) => call.refuse(&ApiError {
+                status: 404,
+                ..ApiError::invalid(None, format!("invalid URL ({method} {path})"))
+            }),
+        };
+        Ok(response)
+    }
+
+    fn begin(self: &Rc<Self>, connection: Rc<Connection>, parts: Parts) -> Call {
+        let arrival = connection.latest_read().unwrap_or_else(|| connection.now());
+        let ticket = Ticket(self.next_ticket.get());
+        self.next_ticket.set(ticket.0 + 1);
+        let request_id = parts.headers.get(&REQUEST_ID).cloned().unwrap_or_else(|| {
+            HeaderValue::from_str(&format!("mock-{:016x}", ticket.0))
+                .expect("hexadecimal digits are header text")
+        });
+        let origin_ns = self.clock.monotonic_origin_ns();
+        let log = AttemptLog {
+            request_id: String::from_utf8_lossy(request_id.as_bytes()).into_owned(),
+            retry_count: retry_count(&parts.headers),
+            connection: connection.number,
+            method: parts.method.as_str().to_owned(),
+            path: parts.uri.path().to_owned(),
+            arrival_kernel_unix_ns: arrival.kernel.map(|at| self.clock.wall(at)),
+            arrival_user_unix_ns: self.clock.wall(arrival.user),
+            arrival_kernel_mono_ns: arrival.kernel.map(|at| at.0 + origin_ns),
+            arrival_user_mono_ns: arrival.user.0 + origin_ns,
+            ..AttemptLog::default()
+        };
+        let exchange = Exchange::new(Arc::clone(&self.clock), self.sink.clone(), log);
+        connection.add(Rc::clone(&exchange));
+        Call { service: Rc::clone(self), connection, exchange, parts, arrival, ticket, request_id }
+    }
+}
+
+impl Call {
+    async fn generate(&self, operation: Operation, body: Incoming) -> Response<ReplyBody> {
+        if self.service.config.http.require_authorization && !self.parts.headers.contains_key(AUTHORIZATION) {
+            return self.refuse(&ApiError {
+                status: 401,
+                code: Some("invalid_api_key"),
+                ..ApiError::invalid(None, "you didn't provide an API key")
+            });
+        }
+        let body = match self.read_body(body).await {
+            Ok(body) => body,
+            Err(error) => return self.refuse(&error),
+        };
+        // The request is there when its last byte is.
+        let arrived = self.connection.latest_read().unwrap_or(self.arrival);
+        let ask = match parse(operation, &body, &self.service.config) {
+            Ok(ask) => ask,
+            Err(error) => return self.refuse(&error),
+        };
+        self.exchange.note(|log| {
+            log.model = Some(ask.model.clone());
+            log.stream = Some(ask.stream);
+            log.prompt_tokens = Some(ask.prompt.tokens);
+        });
+        let request = self.engine_request(&ask);
+        match self.service.hub.submit(arrived.best(), request) {
+            Err(refusal) => self.refuse_by_engine(refusal),
+            Ok((remaining, state)) => {
+                self.exchange.follow(Rc::clone(&state));
+                let place = Place { hub: Rc::clone(&self.service.hub), ticket: self.ticket, state };
+                let mut response = self.reply(&ask, place).await;
+                add_remaining(response.headers_mut(), remaining, &self.service.config);
+                response
+            }
+        }
+    }
+
+    async fn read_body(&self, body: Incoming) -> Result<Bytes, ApiError> {
+        let most = self.service.config.http.max_body_bytes;
+        let too_large = || ApiError {
+            status: 413,
+            ..ApiError::invalid(None, format!("the request body is larger than {most} bytes"))
+        };
+        let declared =
+            self.parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if declared.is_some_and(|length| length > u64::from(most)) {
+            return Err(too_large());
+        }
+        match Limited::new(body, most as usize).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(error) => Err(ApiError::invalid(None, format!("the request body ended early: {error}"))),
+        }
+    }
+
+    fn engine_request(&self, ask: &Ask) -> EngineRequest {
+        let key = self.parts.headers.get(AUTHORIZATION).map_or(0, |value| xxh3_64(value.as_bytes()));
+        EngineRequest {
+            ticket: self.ticket,
+            key,
+            prompt_tokens: ask.prompt.tokens,
+            blocks: ask.prompt.blocks.clone(),
+            output_tokens: ask.answer.tokens,
+            output_cap: ask.answer.cap,
+        }
+    }
+
+    async fn reply(&self, ask: &Ask, place: Place) -> Response<ReplyBody> {
+        let service = &self.service;
+        let created_s = service.clock.wall(self.arrival.best()).div_euclid(1_000_000_000);
+        let text_key = Chance::new(service.config.seed).bits(Draw::Text, ask.prompt.digest);
+        let reply = Reply::new(ask, self.ticket.0, created_s, &service.fingerprint, text_key);
+        if !reply.is_stream() {
+            poll_fn(|cx| place.state.poll_complete(cx)).await;
+            let usage = reply.usage(place.state.cached_tokens().unwrap_or(0), place.state.available());
+            return self.json(StatusCode::OK, reply.whole(&service.words, usage));
+        }
+        let body = ReplyBody::Stream(TokenStream {
+            place,
+            exchange: Rc::clone(&self.exchange),
+            reply,
+            words: Rc::clone(&service.words),
+            role_delta: service.config.engine.role_delta,
+            progress: Progress::default(),
+        });
+        self.respond(StatusCode::OK, EVENT_STREAM, body)
+    }
+
+    fn refuse_by_engine(&self, refusal: Refusal) -> Response<ReplyBody> {
+        let limited = match refusal {
+            Refusal::QueueFull => {
+                return self.refuse(&ApiError {
+                    status: 503,
+                    kind: "server_error",
+                    code: Some("queue_full"),
+                    ..ApiError::invalid(None, "too many requests wait already")
+                });
+            }
+            Refusal::RateLimited(limited) => limited,
+        };
+        let mut response = self.refuse(&rate_limit_error(limited));
+        if let Some(ns) = limited.retry_after_ns {
+            let headers = response.headers_mut();
+            // The header of the standard counts whole seconds; the other one is exact. Both round up.
+            headers.insert(RETRY_AFTER, HeaderValue::from(ceil_div(ns, 1_000_000_000)));
+            headers.insert(RETRY_AFTER_MS, HeaderValue::from(ceil_div(ns, 1_000_000)));
+        }
+        response
+    }
+
+    fn reset_prefix_cache(&self) -> Response<ReplyBody> {
+        let done = self.service.hub.reset_prefix_cache();
+        self.json(StatusCode::OK, format!(r#"{{"success":{done}}}"#))
+    }
+
+    fn metrics(&self) -> Response<ReplyBody> {
+        let model = self.service.config.models.first().map_or("mock", String::as_str);
+        let page = metrics::page(model, &self.service.hub.gauges(), self.service.sink.dropped());
+        self.respond(StatusCode::OK, PLAIN, ReplyBody::whole(page.into(), Rc::clone(&self.exchange)))
+    }
+
+    fn refuse(&self, error: &ApiError) -> Response<ReplyBody> {
+        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.json(status, error.to_json())
+    }
+
+    fn json(&self, status: StatusCode, body: impl Into<Bytes>) -> Response<ReplyBody> {
+        // To a HEAD only the head is sent, and nobody would ask for the body's end.
+        let body = if self.parts.method == Method::HEAD { Bytes::new() } else { body.into() };
+        self.respond(status, JSON, ReplyBody::whole(body, Rc::clone(&self.exchange)))
+    }
+
+    fn respond(&self, status: StatusCode, kind: HeaderValue, body: ReplyBody) -> Response<ReplyBody> {
+        self.exchange.note(|log| log.status = Some(status.as_u16()));
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, kind);
+        headers.insert(SERVER, SERVER_NAME);
+        headers.insert(REQUEST_ID, self.request_id.clone());
+        response
+    }
+}
+
+fn retry_count(headers: &HeaderMap) -> u32 {
+    RETRY_COUNTS.iter().find_map(|name| headers.get(name)?.to_str().ok()?.trim().parse().ok()).unwrap_or(0)
+}
+
+fn models(config: &MockConfig) -> String {
+    let default = ["mock".to_owned()];
+    let names: &[String] = if config.models.is_empty() { &default } else { &config.models };
+    let data: Vec<_> = names
+        .iter()
+        .map(|id| {
+            serde_json::json!({
+                "id": id, "object": "model", "created": 0, "owned_by": "tracewheel",
+                "max_model_len": config.engine.max_context_tokens
+            })
+        })
+        .collect();
+    serde_json::json!({ "object": "list", "data": data }).to_string()
+}
+
+fn rate_limit_error(limited: RateLimited) -> ApiError {
+    let (kind, what) = match limited.budget {
+        Budget::Requests => ("requests", "requests a minute"),
+        Budget::Tokens => ("tokens", "tokens a minute"),
+    };
+    let message = match limited.retry_after_ns {
+        Some(ns) => {
+            format!("rate limit reached for {what}: please try again in {} ms", ceil_div(ns, 1_000_000))
+        }
+        None => format!("the request alone is larger than the limit of {what} allows at once"),
+    };
+    ApiError { status: 429, kind, code: Some("rate_limit_exceeded"), param: None, message }
+}
+
+/// The budget headers of a request that was let through.
+fn add_remaining(headers: &mut HeaderMap, remaining: Remaining, config: &MockConfig) {
+    let limits = &config.limits;
+    let pairs = [
+        ("x-ratelimit-limit-requests", limits.requests_per_minute.map(u32::from)),
+        ("x-ratelimit-remaining-requests", remaining.requests),
+        ("x-ratelimit-limit-tokens", limits.tokens_per_minute.map(u32::from)),
+        ("x-ratelimit-remaining-tokens", remaining.tokens),
+    ];
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
+        }
+    }
+}
+
+fn ceil_div(ns: i64, unit_ns: i64) -> i64 {
+    ns.max(0).saturating_add(unit_ns - 1) / unit_ns
+}
