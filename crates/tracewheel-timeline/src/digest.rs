@@ -19,7 +19,7 @@ const DOMAIN: &[u8] = b"tracewheel timeline rows v1\n";
 const END_OF_ROW: [u8; 2] = u16::MAX.to_le_bytes();
 
 /// The numbers of `source_file` and `source_offset`.
-const PROVENANCE: Range<u16> = 48..50;
+pub(crate) const PROVENANCE: Range<u16> = 48..50;
 
 /// Digests rows as they pass.
 #[derive(Debug, Clone)]

@@ -10,7 +10,9 @@ pub mod meta;
 pub mod read;
 pub mod row;
 pub mod schema;
+pub mod stats;
 pub mod units;
+pub mod validate;
 pub mod vocab;
 pub mod write;
 
@@ -19,7 +21,9 @@ pub use error::TimelineError;
 pub use meta::{BlockBasis, TimelineMeta, VERSION, Version};
 pub use read::{Rows, Timeline};
 pub use row::RequestRow;
+pub use stats::{ClockResolution, StatsCollector, TimelineStats};
 pub use units::{DurationNs, Tokens, UnixNs};
+pub use validate::{Oddity, OddityKind, Validator, validate};
 pub use vocab::{
     ArrivalSource, AttemptStatus, BodyState, EventKind, Operation, Phase, Protocol, Reason, RequestStatus,
     Source, TtftKind,

@@ -1,5 +1,7 @@
 //! What stands in the file, and which files are refused.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +49,9 @@ fn foreign(path: &Path, columns: Vec<(&str, ArrayRef)>, pairs: &[(&str, &str)]) 
 const IS_TIMELINE: &[(&str, &str)] =
     &[(keys::KIND, "timeline"), (keys::VERSION, "1.0"), (keys::DIGEST, "00")];
 
-fn required_columns() -> Vec<(&'static str, ArrayRef)> {
+type Columns = Vec<(&'static str, ArrayRef)>;
+
+fn required_columns() -> Columns {
     let numbers = || Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef;
     let words = |word: &str| Arc::new(StringArray::from(vec![word, word])) as ArrayRef;
     vec![
@@ -195,7 +199,7 @@ fn columns_are_found_by_name_in_any_order_and_foreign_ones_are_passed_over() {
 fn missing_columns_wrong_types_and_bad_cells_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.parquet");
-    let refused = |change: &dyn Fn(&mut Vec<(&'static str, ArrayRef)>)| {
+    let refused = |change: &dyn Fn(&mut Columns)| {
         let mut columns = required_columns();
         change(&mut columns);
         foreign(&path, columns, IS_TIMELINE);

@@ -1,5 +1,7 @@
 //! Invariant 4: timeline -> Parquet -> timeline is the identity, whatever the rows are.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
