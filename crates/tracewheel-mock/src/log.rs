@@ -55,6 +55,8 @@ pub(crate) struct AttemptLog {
     pub(crate) end_mono_ns: i64,
     /// The client went before it had everything.
     pub(crate) client_gone: bool,
+    /// The mock was stopped before the client had everything.
+    pub(crate) server_stopped: bool,
 }
 
 impl AttemptLog {

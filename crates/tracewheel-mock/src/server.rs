@@ -162,13 +162,20 @@ fn serve(
     let local = LocalSet::new();
     let hub = Hub::new(Engine::new(&config));
     let accepted = Rc::new(Cell::new(0));
+    let stopping = Rc::new(Cell::new(false));
     let result = runtime.block_on(local.run_until(async {
         let listener = StampedListener::bind(addr, Arc::clone(&clock))?;
         let local_addr = listener.local_addr().map_err(system("naming the address"))?;
         let pacer = waiter(&clock)?;
         let acceptor = Acceptor {
             most: config.http.max_connections,
-            service: Service::new(config, Rc::clone(&hub), Arc::clone(&clock), sink.clone()),
+            service: Service::new(
+                config,
+                Rc::clone(&hub),
+                Arc::clone(&clock),
+                sink.clone(),
+                Rc::clone(&stopping),
+            ),
             accepted: Rc::clone(&accepted),
             open: Rc::default(),
             pause: waiter(&clock)?,
@@ -181,6 +188,7 @@ fn serve(
             ended = acceptor.run(listener) => ended.map_err(system("waiting")),
         }
     }));
+    stopping.set(true);
     // Streams end here, and with them their log lines.
     drop(local);
     result.map(|()| MockSummary {

@@ -30,10 +30,17 @@ pub(crate) struct Exchange {
     /// Pieces that the body gave out and the kernel has not taken yet.
     unflushed: RefCell<Vec<Piece>>,
     ended: Cell<Option<RunNs>>,
+    /// Whether the mock is being stopped.
+    stopping: Rc<Cell<bool>>,
 }
 
 impl Exchange {
-    pub(crate) fn new(clock: Arc<RunClock>, sink: LogSink, log: AttemptLog) -> Rc<Self> {
+    pub(crate) fn new(
+        clock: Arc<RunClock>,
+        sink: LogSink,
+        stopping: Rc<Cell<bool>>,
+        log: AttemptLog,
+    ) -> Rc<Self> {
         Rc::new(Self {
             clock,
             sink,
@@ -41,6 +48,7 @@ impl Exchange {
             stream: RefCell::default(),
             unflushed: RefCell::default(),
             ended: Cell::new(None),
+            stopping,
         })
     }
 
@@ -94,7 +102,9 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let end = self.ended.get().unwrap_or_else(|| self.clock.now());
         let mut log = self.log.take();
-        log.client_gone = self.ended.get().is_none();
+        let cut = self.ended.get().is_none();
+        log.client_gone = cut && !self.stopping.get();
+        log.server_stopped = cut && self.stopping.get();
         log.end_mono_ns = self.mono_ns(end);
         log.end_unix_ns = self.clock.wall(end);
         if let Some(stream) = self.stream.take() {

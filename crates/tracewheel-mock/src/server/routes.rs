@@ -1,5 +1,6 @@
 //! What is served where.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -48,7 +49,9 @@ pub(crate) struct Service {
     pub(crate) sink: LogSink,
     pub(crate) words: Rc<TextMaker>,
     pub(crate) fingerprint: String,
-    next_ticket: std::cell::Cell<u64>,
+    /// Set once the mock is being stopped.
+    pub(crate) stopping: Rc<Cell<bool>>,
+    next_ticket: Cell<u64>,
 }
 
 /// One request under way.
@@ -63,10 +66,16 @@ struct Call {
 }
 
 impl Service {
-    pub(crate) fn new(config: MockConfig, hub: Rc<Hub>, clock: Arc<RunClock>, sink: LogSink) -> Rc<Self> {
+    pub(crate) fn new(
+        config: MockConfig,
+        hub: Rc<Hub>,
+        clock: Arc<RunClock>,
+        sink: LogSink,
+        stopping: Rc<Cell<bool>>,
+    ) -> Rc<Self> {
         let fingerprint = format!("fp_mock_{:016x}", xxh3_64(config.describe().as_bytes()));
         let words = Rc::new(TextMaker::new());
-        Rc::new(Self { config, hub, clock, sink, words, fingerprint, next_ticket: std::cell::Cell::new(1) })
+        Rc::new(Self { config, hub, clock, sink, words, fingerprint, stopping, next_ticket: Cell::new(1) })
     }
 
     /// Answers one request of a connection.
@@ -126,7 +135,8 @@ impl Service {
             arrival_user_mono_ns: arrival.user.0 + origin_ns,
             ..AttemptLog::default()
         };
-        let exchange = Exchange::new(Arc::clone(&self.clock), self.sink.clone(), log);
+        let exchange =
+            Exchange::new(Arc::clone(&self.clock), self.sink.clone(), Rc::clone(&self.stopping), log);
         connection.add(Rc::clone(&exchange));
         Call { service: Rc::clone(self), connection, exchange, parts, arrival, ticket, request_id }
     }
