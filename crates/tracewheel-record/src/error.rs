@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 
+use crate::columns::{BadBatch, BadCell};
 use crate::manifest::Counts;
 
 /// Result of this crate.
@@ -60,6 +61,14 @@ pub enum RecordError {
         /// Version that this crate reads and writes.
         supported: &'static str,
     },
+    /// The file is Parquet or Arrow, but not what it should be.
+    #[error("{} is not the table {table} of a run", path.display())]
+    NotATable {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: &'static str,
+    },
     /// A part cannot be read or encoded.
     #[error("broken part {}", path.display())]
     Parquet {
@@ -84,13 +93,13 @@ pub enum RecordError {
         /// The file.
         path: PathBuf,
         /// The column.
-        column: String,
+        column: &'static str,
         /// What was found.
         found: String,
         /// What the schema says.
         expected: String,
     },
-    /// A closed vocabulary's column holds a word that is not in it.
+    /// A closed vocabulary's column holds a word or code that is not in it.
     #[error("{}: column {column} holds {word:?}, which is not one of its words", path.display())]
     Word {
         /// The file.
@@ -119,6 +128,20 @@ pub enum RecordError {
         /// The run.
         path: PathBuf,
     },
+    /// The run's writer is alive.
+    #[error("{} is still being written", path.display())]
+    InUse {
+        /// The run.
+        path: PathBuf,
+    },
+    /// A cell is null in a column that is never null.
+    #[error("{}: column {column} is null", path.display())]
+    Null {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+    },
     /// The run is closed already.
     #[error("{} is closed already", path.display())]
     AlreadyClosed {
@@ -138,6 +161,17 @@ impl RecordError {
             return Self::Full { path: path.to_owned(), source };
         }
         Self::Io { action, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn batch(path: &Path, bad: BadBatch) -> Self {
+        let path = path.to_owned();
+        match bad {
+            BadBatch::Column { name: column, found, expected } => {
+                Self::Column { path, column, found, expected }
+            }
+            BadBatch::Cell { name: column, bad: BadCell::Null } => Self::Null { path, column },
+            BadBatch::Cell { name: column, bad: BadCell::Word(word) } => Self::Word { path, column, word },
+        }
     }
 
     pub(crate) fn parquet(path: &Path, source: ParquetError) -> Self {

@@ -1,8 +1,15 @@
 //! The run directory, written and read, versioned and crash-safe; a run as a timeline.
 
+mod columns;
+mod disk;
 pub mod error;
+mod journal;
+mod layout;
 pub mod manifest;
+mod metadata;
+mod part;
 pub mod read;
+mod recover;
 pub mod redact;
 pub mod rows;
 pub mod write;

@@ -6,6 +6,7 @@
 //! the writer applies both once more to whatever it is given.
 
 mod environment;
+pub(crate) mod file;
 mod outcome;
 mod plan;
 

@@ -1,115 +1,169 @@
 //! Reading a run, closed or not.
 
-use std::path::Path;
+mod exchanges;
+mod rows;
+mod timeline;
 
-use tracewheel_timeline::RequestRow;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
-use crate::error::Result;
-use crate::manifest::Manifest;
-use crate::rows::{AttemptRecord, HealthRecord, ReleaseRecord, RequestRecord, ServerRecord};
+pub use self::exchanges::Exchanges;
+pub use self::rows::Rows;
+pub use self::timeline::TimelineView;
+use crate::error::{RecordError, Result};
+use crate::layout;
+use crate::manifest::{self, Manifest};
+use crate::recover;
+use crate::rows::{AttemptRecord, HealthRecord, ReleaseRecord, RequestRecord, ServerRecord, Strata};
 use crate::write::RunSummary;
 
-/// A run on disk. Rows come in the order in which they were recorded, batch by batch in bounded memory.
-#[derive(Debug)]
-pub struct Run {}
-
-/// A streaming iterator over one table of a run.
-pub struct Rows<T> {
-    _row: std::marker::PhantomData<T>,
-}
-
-impl<T> Iterator for Rows<T> {
-    type Item = Result<T>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
-    }
-}
-
-/// A streaming iterator over requests, each with its attempts in order.
-pub struct Exchanges {}
-
-impl Iterator for Exchanges {
-    type Item = Result<(RequestRecord, Vec<AttemptRecord>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
-    }
-}
-
-/// A streaming iterator over a run seen as a timeline.
-pub struct TimelineView {}
-
-impl Iterator for TimelineView {
-    type Item = Result<RequestRow>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
-    }
+/// A run on disk. Rows come in the order in which they were recorded (shard by shard), in bounded memory.
+#[derive(Clone)]
+pub struct Run {
+    dir: PathBuf,
+    manifest: Manifest,
 }
 
 impl Run {
-    /// Opens a run's directory. A run of another major version is refused.
+    /// Opens a run's directory: closed, being written, or left behind by a writer that died.
+    ///
+    /// # Errors
+    /// [`RecordError::NotARun`] without a manifest, [`RecordError::Version`] for another major version.
     pub fn open(dir: &Path) -> Result<Self> {
-        let _ = dir;
-        unimplemented!()
+        Ok(Self { dir: dir.to_owned(), manifest: manifest::file::read(dir)? })
     }
 
     /// The run's directory.
     pub fn dir(&self) -> &Path {
-        unimplemented!()
+        &self.dir
     }
 
     /// The run's manifest.
     pub fn manifest(&self) -> &Manifest {
-        unimplemented!()
+        &self.manifest
     }
 
-    /// Whether the run was closed; an open one is still being written or its writer died.
+    /// Whether the run was closed; an open one is still being written ([`is_in_use`](Self::is_in_use)) or its writer
+    /// died.
     pub fn is_closed(&self) -> bool {
-        unimplemented!()
+        self.manifest.is_closed()
+    }
+
+    /// Whether a writer of the run is alive on this machine.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`].
+    pub fn is_in_use(&self) -> Result<bool> {
+        Ok(layout::take_locks(&self.dir)?.is_none())
     }
 
     /// The requests, in the order in which they ended.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`]; the iterator ends after its first error.
     pub fn requests(&self) -> Result<Rows<RequestRecord>> {
-        unimplemented!()
+        rows::all(&self.dir)
     }
 
     /// The attempts, in the order in which they ended.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
     pub fn attempts(&self) -> Result<Rows<AttemptRecord>> {
-        unimplemented!()
+        rows::all(&self.dir)
+    }
+
+    /// The attempts without their `reads` and `events`, which are left empty: several times faster.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
+    pub fn attempts_without_events(&self) -> Result<Rows<AttemptRecord>> {
+        rows::of_columns(&self.dir, |column| !matches!(column, "reads" | "events"))
     }
 
     /// The generator's health, second by second.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
     pub fn health(&self) -> Result<Rows<HealthRecord>> {
-        unimplemented!()
+        rows::all(&self.dir)
     }
 
     /// The metrics scraped from the target; empty when nothing was scraped.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
     pub fn server(&self) -> Result<Rows<ServerRecord>> {
-        unimplemented!()
+        rows::all(&self.dir)
     }
 
-    /// The releases still in the journal; empty for a closed run.
+    /// The releases still in the journal; empty for a closed run. Those whose requests have ended may be among them.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
     pub fn releases(&self) -> Result<Rows<ReleaseRecord>> {
-        unimplemented!()
+        rows::all(&self.dir)
     }
 
-    /// Requests with their attempts, joined in one pass; memory is bounded by the requests in flight at once.
+    /// Requests with their attempts in order, joined in one pass. Memory is bounded by the requests in flight at
+    /// once. In an open run, attempts whose request has not ended do not appear.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
     pub fn exchanges(&self) -> Result<Exchanges> {
-        unimplemented!()
+        Ok(Exchanges::new(self.requests()?, self.attempts()?))
     }
 
-    /// The run as a timeline (a baseline for `compare`): the phase `measure`, with what the replay measured in the
-    /// place of what production recorded.
+    /// As [`exchanges`](Self::exchanges), the attempts without `reads` and `events`.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
+    pub fn exchanges_without_events(&self) -> Result<Exchanges> {
+        Ok(Exchanges::new(self.requests()?, self.attempts_without_events()?))
+    }
+
+    /// The run as a timeline (a baseline for `compare`): the requests of the phase `measure` in the order in which
+    /// they ended, with what the replay measured in the place of what production recorded. See [`TimelineView`].
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
     pub fn timeline_view(&self) -> Result<TimelineView> {
-        unimplemented!()
+        Ok(TimelineView::new(self.exchanges()?, &self.manifest))
     }
 
-    /// Closes a run whose writer died: released requests without a row become `interrupted`, the rest of the plan
-    /// is counted as unsent, the journal becomes parts.
-    pub fn recover(dir: &Path, closed_unix_ns: i64) -> Result<RunSummary> {
-        let _ = (dir, closed_unix_ns);
-        unimplemented!()
+    /// Closes a run whose writer died: released requests without a row become `interrupted` (reason
+    /// `interrupted_by_crash`), the rest of the plan is counted as unsent, the journal becomes parts. Safe to be
+    /// interrupted and called again.
+    ///
+    /// `strata` gives the strata of a row of the timeline, where the caller has it; without, interrupted requests
+    /// have none.
+    ///
+    /// # Errors
+    /// [`RecordError::InUse`] while the writer lives, [`RecordError::AlreadyClosed`],
+    /// [`RecordError::NotConserved`] when more was recorded than planned.
+    pub fn recover(
+        dir: &Path,
+        closed_unix_ns: i64,
+        strata: &mut dyn FnMut(u64) -> Option<Strata>,
+    ) -> Result<RunSummary> {
+        let run = Self::open(dir)?;
+        if run.is_closed() {
+            return Err(RecordError::AlreadyClosed { path: run.dir });
+        }
+        let Some(locks) = layout::take_locks(&run.dir)? else {
+            return Err(RecordError::InUse { path: run.dir });
+        };
+        let summary = recover::recover(&run, closed_unix_ns, strata);
+        drop(locks);
+        summary
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("dir", &self.dir)
+            .field("state", &self.manifest.state)
+            .finish_non_exhaustive()
     }
 }

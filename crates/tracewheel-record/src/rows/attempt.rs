@@ -167,7 +167,7 @@ pub struct ReleaseRecord {
     pub phase: Phase,
     /// The request's planned time.
     pub planned_ns: i64,
-    /// The request's due time (that of attempt 1).
+    /// The attempt's due time: for attempt 1 that of the request.
     pub due_ns: i64,
     /// Whether `due_ns` waited for a previous turn.
     pub gated: bool,
