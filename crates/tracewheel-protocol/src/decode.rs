@@ -5,6 +5,10 @@ use tracewheel_timeline::vocab::EventKind;
 
 use crate::Usage;
 
+mod error_detail;
+
+pub use error_detail::ErrorDetail;
+
 /// Reads one response body. Feed it the bytes in the order of their arrival, cut anywhere; the events are the same
 /// for every cut.
 pub trait Decoder {
@@ -79,19 +83,6 @@ impl StreamEnd {
     pub fn is_success(&self) -> bool {
         matches!(self, StreamEnd::Complete | StreamEnd::NonStream)
     }
-}
-
-/// An error as the server put it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ErrorDetail {
-    /// The message, at most 2 KiB; empty if there is none.
-    pub message: String,
-    /// The error's type, for example `rate_limit_error`.
-    pub kind: Option<String>,
-    /// The error's code, a number or a word, for example `context_length_exceeded`.
-    pub code: Option<String>,
-    /// The first 2 KiB of the message that carried the error, cut at a character.
-    pub body: String,
 }
 
 /// What the server said about itself and the answer.

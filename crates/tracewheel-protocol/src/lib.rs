@@ -21,7 +21,7 @@
 //! decoder.feed(b"ONE]\n\n", &mut events);
 //! assert_eq!(decoder.finish(&mut events), StreamEnd::Complete);
 //! assert_eq!(events[0].kind, EventKind::Text);
-//! assert_eq!((events[0].bytes, events[0].end_offset), (4, 59));
+//! assert_eq!((events[0].bytes, events[0].end_offset), (4, 60));
 //! assert_eq!(events[1].kind, EventKind::Terminal);
 //! ```
 

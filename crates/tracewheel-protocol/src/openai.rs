@@ -1,13 +1,16 @@
-//! What the chat and the completions protocol have in common.
+//! What the chat and the completions protocol have in common: all but the path and the place of the prompt.
 
+mod dialect;
+mod message;
 pub(crate) mod render;
 
-/// Headers of a request whose answer is streamed.
-pub(crate) const STREAM_HEADERS: &[(&str, &str)] =
+use crate::body::BodyDecoder;
+use crate::{Decoder, ResponseHead};
+
+const STREAM_HEADERS: &[(&str, &str)] =
     &[("content-type", "application/json"), ("accept", "text/event-stream"), ("accept-encoding", "identity")];
 
-/// Headers of a request whose answer is one JSON object.
-pub(crate) const PLAIN_HEADERS: &[(&str, &str)] =
+const PLAIN_HEADERS: &[(&str, &str)] =
     &[("content-type", "application/json"), ("accept", "application/json"), ("accept-encoding", "identity")];
 
 /// The request headers for a streamed or a plain answer.
@@ -19,7 +22,11 @@ pub(crate) fn headers(stream: bool) -> &'static [(&'static str, &'static str)] {
 pub(crate) fn key_header(key: &str) -> (&'static str, String) {
     ("authorization", format!("Bearer {key}"))
 }
+
 /// A decoder for one answer that began with `head`.
-pub(crate) fn decoder(_head: &crate::ResponseHead<'_>) -> Box<dyn crate::Decoder + Send> {
-    unreachable!("being written")
+pub(crate) fn decoder(head: &ResponseHead<'_>) -> Box<dyn Decoder + Send> {
+    Box::new(BodyDecoder::new(head, dialect::OpenAi::default()))
 }
+
+#[cfg(test)]
+mod tests;

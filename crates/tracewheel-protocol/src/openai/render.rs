@@ -127,7 +127,10 @@ struct Params<'a> {
 impl<'a> Params<'a> {
     /// Reads a JSON object; values that are no numbers, and text that is no object, count as absent.
     fn parse(text: &'a str) -> Params<'a> {
-        let mut params: Params<'a> = serde_json::from_str(text).unwrap_or_default();
+        // An array would fill the fields by their order.
+        let object = text.trim_ascii_start().starts_with('{');
+        let mut params: Params<'a> =
+            if object { serde_json::from_str(text).unwrap_or_default() } else { Params::default() };
         for value in [
             &mut params.temperature,
             &mut params.top_p,
@@ -230,7 +233,8 @@ mod tests {
     #[test]
     fn parameters_that_are_no_object_count_as_none() {
         for params in ["", "[1]", "{\"temperature\":", "7", "{\"temperature\":null}"] {
-            let request = RenderRequest { params: Some(params), temperature: 0.5, ..RenderRequest::default() };
+            let request =
+                RenderRequest { params: Some(params), temperature: 0.5, ..RenderRequest::default() };
             let text = body(PromptShape::Chat, &request);
             assert!(text.contains(",\"temperature\":0.5,\"stream\""), "{params}: {text}");
         }
