@@ -105,6 +105,8 @@ pub struct Exchange {
     limits: ExchangeLimits,
     state: State,
     released: bool,
+    /// The valve was opened.
+    opened: bool,
     driver_ended: bool,
     /// The answer names no length: its end is the connection's.
     ends_by_close: bool,
@@ -134,6 +136,7 @@ impl Exchange {
             limits,
             state: State::Head(response),
             released: false,
+            opened: false,
             driver_ended: false,
             ends_by_close: false,
             outcome: ExchangeOutcome {
@@ -153,6 +156,11 @@ impl Exchange {
     /// no use any more and that nothing was written; take the request back with [`Self::into_request`].
     pub fn poll_armed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         debug_assert!(!self.released, "a released exchange is driven by poll");
+        self.poll_shut(cx)
+    }
+
+    /// Drives the connection with the valve shut.
+    fn poll_shut(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.connection.valve.set(0);
         if !self.driver_ended {
             self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
@@ -193,6 +201,16 @@ impl Exchange {
     /// Drives a released exchange to its end. After `Ready`, take the result with [`Self::finish`].
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         debug_assert!(self.released, "an armed exchange is driven by poll_armed");
+        if !self.opened {
+            // A close that is known by now must be seen before the valve opens: hyper, once it has read the end of the
+            // stream, still flushes what it holds. No system call is made unless something arrived.
+            if self.poll_shut(cx).is_ready() {
+                let detail = "closed while armed".to_owned();
+                self.end(Some(ExchangeError { kind: ExchangeErrorKind::ClosedBeforeWrite, detail }));
+                return Poll::Ready(());
+            }
+            self.opened = true;
+        }
         self.connection.valve.set(self.limits.write_slice_bytes);
         for _ in 0..ROUNDS {
             if !self.driver_ended {

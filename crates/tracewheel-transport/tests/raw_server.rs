@@ -1,5 +1,7 @@
 //! Exchanges against hand-written TCP servers that say exactly what a test needs.
 
+#![allow(clippy::unwrap_used)] // In a test an unwrap is an assertion.
+
 #[path = "support/script.rs"]
 mod script;
 
@@ -14,7 +16,7 @@ use tracewheel_transport::{
     PreparedRequest,
 };
 
-use script::Act::{Close, Pause, Read, ReadHead, Reset, Send};
+use script::Act::{Close, Pause, Read, Reset, Send, Wait};
 use script::{Server, serve};
 
 const OK_EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -69,13 +71,13 @@ async fn the_request_on_the_wire_is_the_one_that_was_prepared() {
 async fn every_milestone_is_stamped_in_order() {
     let server = serve(vec![vec![
         Read(2),
-        Pause(2),
+        Pause(25),
         Send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n"),
-        Pause(2),
+        Pause(25),
         Send("abc"),
-        Pause(2),
+        Pause(25),
         Send("def"),
-        Pause(20),
+        Wait,
     ]]);
     let clock = RunClock::start();
     let connection = H1Connection::open(server.addr, Arc::clone(&clock)).await.unwrap();
@@ -102,8 +104,6 @@ async fn every_milestone_is_stamped_in_order() {
     assert_eq!(outcome.read_completing(3), Some(1));
     assert_eq!(outcome.read_completing(4), Some(2));
     assert_eq!(outcome.read_completing(7), None);
-    let gap = reads[2].user_ns.since(reads[1].user_ns);
-    assert!(gap > 1_000_000, "the pause between the pieces is seen: {gap} ns");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn chunks_in_any_split_make_the_same_body() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nt: v\r\n\r\n";
     for at in [1, 17, 45, 48, 51, 53, 56, 60, 63, 66, 70, whole.len() - 1] {
         let (first, second) = whole.split_at(at);
-        let server = serve(vec![vec![Read(0), Send(first), Pause(1), Send(second), Pause(5)]]);
+        let server = serve(vec![vec![Read(0), Send(first), Pause(1), Send(second), Wait]]);
         let (outcome, connection) = once(&server, "").await;
         assert_eq!(outcome.error, None, "split at {at}");
         assert_eq!(outcome.body, b"abcdefg", "split at {at}");
@@ -131,7 +131,7 @@ async fn informational_answers_are_passed_over() {
         Send("HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"),
         Pause(1),
         Send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
-        Pause(5),
+        Wait,
     ]]);
     let (outcome, _) = once(&server, "").await;
     let head = outcome.response.unwrap();
@@ -145,14 +145,13 @@ async fn a_body_that_ends_with_the_connection_is_complete_and_not_reusable() {
     let (outcome, connection) = once(&server, "").await;
     assert_eq!((outcome.error, outcome.body.as_slice()), (None, b"all of it".as_slice()));
     assert!(connection.is_none());
-    assert!(outcome.end_ns.unwrap().since(outcome.reads.last().unwrap().user_ns) > 1_000_000);
+    assert!(outcome.end_ns.unwrap() > outcome.reads.last().unwrap().user_ns);
 }
 
 #[tokio::test]
 async fn a_kept_connection_carries_several_exchanges_each_with_its_own_stamps() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";
-    let server =
-        serve(vec![vec![Read(1), Send(answer), Read(2), Send(answer), Read(3), Send(answer), Pause(5)]]);
+    let server = serve(vec![vec![Read(1), Send(answer), Read(2), Send(answer), Read(3), Send(answer), Wait]]);
     let mut connection = open(&server).await;
     let mut before = None;
     for body in ["a", "bb", "ccc"] {
@@ -169,7 +168,7 @@ async fn a_kept_connection_carries_several_exchanges_each_with_its_own_stamps() 
 
 #[tokio::test]
 async fn nothing_leaves_before_the_release() {
-    let server = serve(vec![vec![Read(4), Send(OK_EMPTY), Pause(5)]]);
+    let server = serve(vec![vec![Read(4), Send(OK_EMPTY), Wait]]);
     let clock = RunClock::start();
     let connection = H1Connection::open(server.addr, Arc::clone(&clock)).await.unwrap();
     let mut exchange = connection.arm(request(&server, "body"), ExchangeLimits::default());
@@ -204,7 +203,7 @@ async fn a_request_armed_on_a_connection_that_closes_is_given_back_unsent() {
             Close,
         ],
     ] {
-        let server = serve(vec![closing, vec![Read(4), Send(OK_EMPTY), Pause(5)]]);
+        let server = serve(vec![closing, vec![Read(4), Send(OK_EMPTY), Wait]]);
         let mut exchange = open(&server).await.arm(request(&server, "once"), ExchangeLimits::default());
         eventually(|cx| exchange.poll_armed(cx).is_ready()).await;
         assert_eq!(exchange.writes().bytes, 0);
@@ -218,7 +217,7 @@ async fn a_request_armed_on_a_connection_that_closes_is_given_back_unsent() {
 
 #[tokio::test]
 async fn a_close_seen_at_the_release_loses_and_doubles_nothing() {
-    let server = serve(vec![vec![Pause(3), Close], vec![Read(4), Send(OK_EMPTY), Pause(5)]]);
+    let server = serve(vec![vec![Pause(3), Close], vec![Read(4), Send(OK_EMPTY), Wait]]);
     let mut exchange = open(&server).await.arm(request(&server, "once"), ExchangeLimits::default());
     let armed = poll_fn(|cx| Poll::Ready(exchange.poll_armed(cx))).await;
     assert!(armed.is_pending());
@@ -320,7 +319,7 @@ async fn connection_close_is_obeyed() {
 #[tokio::test]
 async fn a_body_above_the_limit_ends_the_exchange() {
     let server =
-        serve(vec![vec![Read(0), Send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789"), Pause(5)]]);
+        serve(vec![vec![Read(0), Send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789"), Wait]]);
     let limits = ExchangeLimits { max_body_bytes: 8, ..ExchangeLimits::default() };
     let (outcome, connection) = open(&server).await.arm(request(&server, ""), limits).run().await;
     assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::BodyTooLarge));
@@ -332,7 +331,7 @@ async fn an_abort_keeps_what_came_and_closes_the_connection() {
     let server = serve(vec![vec![
         Read(0),
         Send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"),
-        ReadHead,
+        Wait,
     ]]);
     let clock = RunClock::start();
     let connection = H1Connection::open(server.addr, Arc::clone(&clock)).await.unwrap();
@@ -357,7 +356,7 @@ async fn an_abort_keeps_what_came_and_closes_the_connection() {
 #[tokio::test]
 async fn a_large_request_goes_out_in_slices_and_whole() {
     const SIZE: usize = 3 << 20;
-    let server = serve(vec![vec![Read(SIZE), Send(OK_EMPTY), Pause(5)]]);
+    let server = serve(vec![vec![Read(SIZE), Send(OK_EMPTY), Wait]]);
     let mut exchange = open(&server).await.arm(request(&server, vec![b'x'; SIZE]), ExchangeLimits::default());
     exchange.release();
     let first = poll_fn(|cx| Poll::Ready(exchange.poll(cx))).await;
@@ -376,7 +375,7 @@ async fn a_flood_yields_between_rounds() {
         Read(0),
         Send("HTTP/1.1 200 OK\r\ncontent-length: 8000000\r\n\r\n"),
         script::Act::Flood(8_000_000),
-        Pause(5),
+        Wait,
     ]]);
     let mut exchange = open(&server).await.arm(request(&server, ""), ExchangeLimits::default());
     exchange.release();

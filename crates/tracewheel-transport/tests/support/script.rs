@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 pub(crate) enum Act {
     /// Read a whole request with a body of so many bytes, and remember it.
     Read(usize),
-    /// Read until the client closes.
-    ReadHead,
+    /// Wait until the client closes.
+    Wait,
     /// Send this text.
     Send(&'static str),
     /// Send so many bytes.
@@ -74,7 +74,7 @@ fn play(mut stream: TcpStream, script: &[Act], heard: &Mutex<Vec<Vec<u8>>>, coun
                 Some(request) => heard.lock().unwrap().push(request),
                 None => return,
             },
-            Act::ReadHead => {
+            Act::Wait => {
                 let mut rest = [0; 1024];
                 while matches!(stream.read(&mut rest), Ok(1..)) {}
             }
@@ -96,10 +96,9 @@ fn read_request(stream: &mut TcpStream, body: usize, count: &AtomicUsize) -> Opt
     let mut request = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
-        if let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n") {
-            if request.len() >= head + 4 + body {
-                return Some(request);
-            }
+        let head = request.windows(4).position(|four| four == b"\r\n\r\n");
+        if head.is_some_and(|head| request.len() >= head + 4 + body) {
+            return Some(request);
         }
         let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
         count.fetch_add(read, Ordering::SeqCst);
