@@ -1,13 +1,20 @@
 //! A replay against a baseline.
 
+use std::collections::HashSet;
+
 use tracewheel_record::Run;
 use tracewheel_timeline::Timeline;
 
-use crate::comparison::Comparison;
+use crate::alignment::Alignment;
+use crate::comparison::{COMPARISON_VERSION, Comparison, Gate, Matching, Methods, MetricComparison};
 use crate::error::{AnalysisError, Result};
-use crate::interval::DEFAULT_LEVEL;
-use crate::metric::{Metric, Population};
-use crate::quantile::Percentile;
+use crate::fidelity::Fidelity;
+use crate::interval::{DEFAULT_LEVEL, INTERVAL_METHOD};
+use crate::latencies::{self, Rules};
+use crate::metric::{Metric, Population, Verdict};
+use crate::quantile::{Percentile, QUANTILE_METHOD};
+use crate::side::{self, Side};
+use crate::{cache, environment, ratio, warnings};
 
 /// What a replay is compared with.
 #[derive(Clone, Copy)]
@@ -54,6 +61,170 @@ impl Default for CompareOptions {
 /// # Errors
 /// Unreadable inputs, options out of range, a run without measured requests, or no common request.
 pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -> Result<Comparison> {
-    let _ = (replay, baseline, options);
-    Err(AnalysisError::Empty { run: String::new() })
+    options.check()?;
+    let mine = side::load_run(replay, options.stall_ns)?;
+    if mine.roster.requests.is_empty() {
+        return Err(AnalysisError::Empty { run: replay.manifest().id.clone() });
+    }
+    let matching = matching(replay, baseline);
+    let theirs = load_baseline(&mine, baseline, matching, options.stall_ns)?;
+    let copies = matches!(baseline, Baseline::Run(_));
+    let alignment = Alignment::new(&mine.roster, &theirs.roster, matching, copies, mine.unsent_without_row);
+    if theirs.roster.requests.is_empty() || (matching == Matching::ByRow && alignment.matched() == 0) {
+        return Err(AnalysisError::NothingMatches {
+            baseline: theirs.report.name.clone(),
+            remedy: "compare with the timeline that was replayed, or with a run of it over the same window",
+        });
+    }
+    let rules = Rules { level: options.level, tolerance: options.tolerance, floor_ns: options.floor_ns };
+    let metrics = latencies::compare_all(&alignment, (&mine, &theirs), rules)?;
+    let cache = cache::report(&alignment, &metrics, options.level);
+    let environment = match baseline {
+        Baseline::Run(run) => environment::between_runs(replay.manifest(), run.manifest()),
+        Baseline::Timeline(timeline) => {
+            environment::with_production(replay.manifest(), timeline, (&mine, &theirs))
+        }
+    };
+    let gates = gates(options, &metrics);
+    let fidelity = mine.fidelity.clone().unwrap_or_default();
+    let (verdict, verdict_reason) = overall(&gates, &fidelity);
+    let context = warnings::Context {
+        replay: replay.manifest(),
+        sides: (&mine, &theirs),
+        metrics: &metrics,
+        alignment: &alignment,
+    };
+    Ok(Comparison {
+        schema: COMPARISON_VERSION.to_owned(),
+        methods: methods(options, matching),
+        environment,
+        verdict,
+        verdict_reason,
+        gates,
+        warnings: warnings::of_comparison(&context),
+        missing: warnings::missing(&context),
+        replay: mine.report,
+        baseline: theirs.report,
+        fidelity,
+        metrics,
+        cache,
+    })
+}
+
+impl CompareOptions {
+    fn check(&self) -> Result<()> {
+        check_level(self.level)?;
+        check_stall(self.stall_ns)?;
+        if !(0.0..=10.0).contains(&self.tolerance) {
+            let value = self.tolerance.to_string();
+            return Err(AnalysisError::Option { name: "tolerance", value, expected: "a share from 0 to 10" });
+        }
+        if self.floor_ns < 0 {
+            let value = self.floor_ns.to_string();
+            return Err(AnalysisError::Option { name: "floor_ns", value, expected: "0 ns or more" });
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_level(level: f64) -> Result<()> {
+    if (0.5..=0.999).contains(&level) {
+        return Ok(());
+    }
+    Err(AnalysisError::Option {
+        name: "level",
+        value: level.to_string(),
+        expected: "a share from 0.5 to 0.999",
+    })
+}
+
+pub(crate) fn check_stall(stall_ns: i64) -> Result<()> {
+    if stall_ns > 0 {
+        return Ok(());
+    }
+    Err(AnalysisError::Option { name: "stall_ns", value: stall_ns.to_string(), expected: "more than 0 ns" })
+}
+
+/// Rows mean the same requests exactly when both sides come from one timeline.
+fn matching(replay: &Run, baseline: Baseline<'_>) -> Matching {
+    let digest = match baseline {
+        Baseline::Timeline(timeline) => &timeline.meta().digest,
+        Baseline::Run(run) => &run.manifest().plan.timeline_digest,
+    };
+    let mine = &replay.manifest().plan.timeline_digest;
+    if !mine.is_empty() && mine == digest { Matching::ByRow } else { Matching::None }
+}
+
+fn load_baseline<'a>(
+    mine: &Side<'_>,
+    baseline: Baseline<'a>,
+    matching: Matching,
+    stall_ns: i64,
+) -> Result<Side<'a>> {
+    match baseline {
+        Baseline::Run(run) => side::load_run(run, stall_ns),
+        Baseline::Timeline(timeline) => {
+            let rows: HashSet<u64> = mine.roster.requests.iter().map(|r| r.key.0).collect();
+            let wanted = |row: u64| matching == Matching::None || rows.contains(&row);
+            side::load_timeline(timeline, &wanted, stall_ns)
+        }
+    }
+}
+
+fn methods(options: &CompareOptions, matching: Matching) -> Methods {
+    Methods {
+        quantile: QUANTILE_METHOD.to_owned(),
+        interval: INTERVAL_METHOD.to_owned(),
+        ratio: ratio::RATIO_METHOD.to_owned(),
+        verdict: ratio::VERDICT_RULE.to_owned(),
+        level: options.level,
+        tolerance: options.tolerance,
+        floor_ns: options.floor_ns,
+        stall_ns: options.stall_ns,
+        matching,
+    }
+}
+
+fn gates(options: &CompareOptions, metrics: &[MetricComparison]) -> Vec<Gate> {
+    let gate = |(metric, percentile): &(Metric, Percentile)| {
+        let population =
+            if Metric::OF_REQUESTS.contains(metric) { Population::User } else { Population::Success };
+        let row = metrics.iter().find(|m| m.metric == *metric && m.population == population);
+        let verdict = row.and_then(|m| m.percentile(*percentile)).and_then(|p| p.verdict);
+        let verdict = verdict.unwrap_or(Verdict::CannotTell);
+        Gate { metric: *metric, population, percentile: *percentile, verdict }
+    };
+    options.gates.iter().map(gate).collect()
+}
+
+/// The verdict over the gates. A generator that did not keep its schedule proves nothing, whatever the numbers say.
+fn overall(gates: &[Gate], fidelity: &Fidelity) -> (Verdict, String) {
+    if fidelity.faithful == Some(false) {
+        let reason = "the generator did not keep the schedule, so that its latencies are partly its own";
+        return (Verdict::CannotTell, reason.to_owned());
+    }
+    let named = |verdict: Verdict| {
+        let names = gates
+            .iter()
+            .filter(|g| g.verdict == verdict)
+            .map(|g| format!("{} {}", g.metric.as_str(), g.percentile));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let any = |verdict: Verdict| gates.iter().any(|g| g.verdict == verdict);
+    if any(Verdict::Slower) {
+        (
+            Verdict::Slower,
+            format!("slower than the baseline beyond the tolerance: {}", named(Verdict::Slower)),
+        )
+    } else if any(Verdict::CannotTell) || gates.is_empty() {
+        let reason = format!("the data cannot tell: {}; a longer window would", named(Verdict::CannotTell));
+        (Verdict::CannotTell, reason)
+    } else if any(Verdict::Faster) {
+        (
+            Verdict::Faster,
+            format!("faster than the baseline beyond the tolerance: {}", named(Verdict::Faster)),
+        )
+    } else {
+        (Verdict::Agree, "every gate lies within the tolerance".to_owned())
+    }
 }

@@ -13,6 +13,8 @@ pub struct DurationSummary {
     pub p50_ns: Option<i64>,
     /// 90th percentile.
     pub p90_ns: Option<i64>,
+    /// 95th percentile.
+    pub p95_ns: Option<i64>,
     /// 99th percentile.
     pub p99_ns: Option<i64>,
     /// Maximum.
@@ -27,6 +29,7 @@ impl DurationSummary {
             n: values.len() as u64,
             p50_ns: nearest_rank(&values, Percentile::P50),
             p90_ns: nearest_rank(&values, Percentile::P90),
+            p95_ns: nearest_rank(&values, Percentile::P95),
             p99_ns: nearest_rank(&values, Percentile::P99),
             max_ns: values.last().copied(),
         }

@@ -22,6 +22,9 @@ pub(crate) use effective::{Scores, Spectrum};
 use crate::quantile::{NEVER_NS, Percentile, nearest_rank, value_at_mass};
 use special::binomial_cdf;
 
+/// The name of the method, as outputs state it.
+pub const INTERVAL_METHOD: &str = "order_statistics_of_effective_size";
+
 /// The level of every interval unless an option says otherwise.
 pub const DEFAULT_LEVEL: f64 = 0.95;
 

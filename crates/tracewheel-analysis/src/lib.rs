@@ -5,6 +5,7 @@
 //! `docs/reference/metrics.md`), every quantile one method ([`quantile`]), every interval one construction ([`interval`]),
 //! every ratio and verdict one rule ([`ratio`]). Nothing here prints, reads a clock or draws a random number.
 
+mod alignment;
 pub mod cache;
 pub mod compare;
 pub mod comparison;
@@ -12,13 +13,17 @@ pub mod environment;
 pub mod error;
 pub mod fidelity;
 pub mod interval;
+mod latencies;
 pub mod metric;
+mod pooled;
 pub mod quantile;
 pub mod ratio;
 mod side;
 pub mod summary;
+mod warnings;
 
 pub use compare::{Baseline, CompareOptions, compare};
 pub use comparison::Comparison;
 pub use error::{AnalysisError, Result};
 pub use summary::{ReplaySummary, RunInspection, SummaryOptions, inspect_run, summarise};
+pub use tracewheel_timeline::stats::TimelineStats;

@@ -21,6 +21,8 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// All metrics, in the order of tables.
+    pub const ALL: [Self; 6] = [Self::Ttft, Self::Ttfv, Self::E2e, Self::Gap, Self::Itl, Self::Tpot];
     /// Metrics that exist for each population.
     pub const OF_REQUESTS: [Self; 3] = [Self::Ttft, Self::Ttfv, Self::E2e];
     /// Metrics inside a stream: of successful requests only, the same in every population.

@@ -14,6 +14,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The name of the method for latencies, as outputs state it.
+pub const QUANTILE_METHOD: &str = "nearest_rank";
+
 /// +∞ among latencies in nanoseconds: the answer never came. Sorts after every real latency.
 pub const NEVER_NS: i64 = i64::MAX;
 

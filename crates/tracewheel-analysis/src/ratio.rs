@@ -20,6 +20,13 @@ use crate::interval::{BoundIs, Estimate};
 use crate::metric::Verdict;
 use crate::quantile::NEVER_NS;
 
+/// The name of the ratio's interval, as outputs state it.
+pub const RATIO_METHOD: &str = "mover_log";
+
+/// The rule of the verdict, as outputs state it.
+pub const VERDICT_RULE: &str = "agree: the ratio's interval lies within [1/(1+t), 1+t], t the larger of tolerance and \
+                                floor_ns / baseline; slower: wholly above; faster: wholly below; else cannot_tell";
+
 /// Replay ÷ baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RatioInterval {

@@ -2,11 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 use tracewheel_record::Run;
+use tracewheel_record::manifest::RunState;
 
+use crate::alignment::Alignment;
+use crate::compare::{check_level, check_stall};
 use crate::comparison::{
     CacheReport, Estimate, Fidelity, Metric, Percentile, Population, SampleSize, SideReport, Warning,
 };
 use crate::error::{AnalysisError, Result};
+use crate::interval::INTERVAL_METHOD;
+use crate::latencies::{self, Sample};
+use crate::quantile::QUANTILE_METHOD;
+use crate::side::{self, Side};
+use crate::{cache, warnings};
 
 /// Version of the summary's JSON: a minor version only adds keys.
 pub const SUMMARY_VERSION: &str = "1.0";
@@ -84,7 +92,7 @@ pub struct RunInspection {
     /// The run's id.
     pub id: String,
     /// `open`, `closed` or `recovered`.
-    pub state: String,
+    pub state: RunState,
     /// Version of the tool that wrote it.
     pub tool_version: String,
     /// Where it was sent, without secrets.
@@ -126,8 +134,48 @@ pub struct TokenTotals {
 /// # Errors
 /// An unreadable run, options out of range, or no measured request.
 pub fn summarise(run: &Run, options: &SummaryOptions) -> Result<ReplaySummary> {
-    let _ = (run, options);
-    Err(AnalysisError::Empty { run: String::new() })
+    check_level(options.level)?;
+    check_stall(options.stall_ns)?;
+    let side = side::load_run(run, options.stall_ns)?;
+    if side.roster.requests.is_empty() {
+        return Err(AnalysisError::Empty { run: run.manifest().id.clone() });
+    }
+    of_side(run, side, options.level)
+}
+
+fn of_side(run: &Run, side: Side<'_>, level: f64) -> Result<ReplaySummary> {
+    let alignment = Alignment::alone(&side.roster, side.unsent_without_row);
+    let mut metrics = Vec::new();
+    for metric in Metric::OF_REQUESTS {
+        for population in Population::ALL {
+            let sample = latencies::replay_sample(&alignment, metric, population, level);
+            metrics.push(row(metric, population, &sample));
+        }
+    }
+    let slots = side.roster.requests.len();
+    let pooled =
+        latencies::pooled(&side, slots, &|at, metric| alignment.replay_stream_slot(at, metric), level)?;
+    metrics.push(row(Metric::Gap, Population::Success, &pooled.gap));
+    metrics.push(row(Metric::Itl, Population::Success, &pooled.itl));
+    let tpot = latencies::replay_sample(&alignment, Metric::Tpot, Population::Success, level);
+    metrics.push(row(Metric::Tpot, Population::Success, &tpot));
+    let cache = cache::report(&alignment, &[], level);
+    Ok(ReplaySummary {
+        schema: SUMMARY_VERSION.to_owned(),
+        quantile: QUANTILE_METHOD.to_owned(),
+        interval: INTERVAL_METHOD.to_owned(),
+        fidelity: side.fidelity.clone().unwrap_or_default(),
+        metrics,
+        cache,
+        warnings: warnings::of_run(run.manifest(), &side),
+        run: side.report,
+    })
+}
+
+fn row(metric: Metric, population: Population, sample: &Sample) -> MetricSummary {
+    let percentiles = Percentile::REPORTED
+        .map(|p| PercentileSummary { percentile: p, estimate: sample.at(p).map(|m| m.estimate) });
+    MetricSummary { metric, population, sample: sample.size, percentiles: percentiles.to_vec() }
 }
 
 /// Says what stands in a run directory, closed or not.
@@ -135,6 +183,31 @@ pub fn summarise(run: &Run, options: &SummaryOptions) -> Result<ReplaySummary> {
 /// # Errors
 /// An unreadable run.
 pub fn inspect_run(run: &Run) -> Result<RunInspection> {
-    let _ = run;
-    Err(AnalysisError::Empty { run: String::new() })
+    let options = SummaryOptions::default();
+    let side = side::load_run(run, options.stall_ns)?;
+    let manifest = run.manifest();
+    let phases = side.phases.iter().map(|((phase, status), requests)| PhaseCount {
+        phase: phase.to_string(),
+        status: status.to_string(),
+        requests: *requests,
+    });
+    let phases = phases.collect();
+    let mut tokens = TokenTotals::default();
+    for request in side.roster.requests.iter().filter(|r| r.is_ok()) {
+        tokens.input += u64::from(request.input_tokens.unwrap_or(0));
+        tokens.cached += u64::from(request.cached_tokens.unwrap_or(0));
+        tokens.output += u64::from(request.output_tokens.unwrap_or(0));
+    }
+    let empty = side.roster.requests.is_empty();
+    Ok(RunInspection {
+        schema: SUMMARY_VERSION.to_owned(),
+        id: manifest.id.clone(),
+        state: manifest.state,
+        tool_version: manifest.tool_version.clone(),
+        target: manifest.target.url.clone(),
+        timeline_digest: manifest.plan.timeline_digest.clone(),
+        phases,
+        tokens,
+        summary: if empty { None } else { Some(of_side(run, side, options.level)?) },
+    })
 }
