@@ -100,7 +100,8 @@ pub struct LimitConfig {
     pub per_key: bool,
     /// Least wait that a refusal asks for, milliseconds.
     pub retry_after_floor_ms: u32,
-    /// Up to so much is added to the wait, milliseconds, seeded: a server that spreads its clients out.
+    /// Up to so much is added to the wait, milliseconds, evenly over refusals that follow each other: a server that
+    /// spreads its clients out.
     pub retry_after_spread_ms: u32,
 }
 

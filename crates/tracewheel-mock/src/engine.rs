@@ -275,16 +275,12 @@ impl Engine {
     }
 
     fn rate_limit(&mut self, mut limited: RateLimited) -> Refusal {
-        let spread = self.chance.between(
-            Draw::RetryAfter,
-            self.counters.rate_limited,
-            0,
-            self.limit_config.retry_after_spread_ms.saturating_mul(1000),
-        );
+        let most_us = self.limit_config.retry_after_spread_ms.saturating_mul(1000);
+        let spread_us = self.chance.evenly(Draw::RetryAfter, self.counters.rate_limited, most_us);
         self.counters.rate_limited += 1;
-        let floor = micros(self.limit_config.retry_after_floor_ms) * 1000;
+        let floor_ns = micros(self.limit_config.retry_after_floor_ms) * 1000;
         limited.retry_after_ns =
-            limited.retry_after_ns.map(|ns| ns.max(floor).saturating_add(micros(spread)));
+            limited.retry_after_ns.map(|ns| ns.max(floor_ns).saturating_add(micros(spread_us)));
         Refusal::RateLimited(limited)
     }
 

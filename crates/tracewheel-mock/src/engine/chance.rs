@@ -32,6 +32,13 @@ impl Chance {
         low + (((self.bits(draw, n) >> 32) * span) >> 32) as u32
     }
 
+    /// The `n`-th of a row of numbers from 0 to `high` that lie evenly at any length of the row (a Weyl sequence by the
+    /// golden ratio, begun where the seed says): one number more or less hardly changes how a few are spread.
+    pub(crate) fn evenly(self, draw: Draw, n: u64, high: u32) -> u32 {
+        let place = self.bits(draw, 0).wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (((place >> 32) * (u64::from(high) + 1)) >> 32) as u32
+    }
+
     /// `ns` changed by up to `percent` per cent either way.
     pub(crate) fn around(self, draw: Draw, n: u64, ns: i64, percent: u32) -> i64 {
         if percent == 0 {
@@ -72,6 +79,20 @@ mod tests {
         let mean = draws.iter().sum::<i64>() / 10_000;
         assert!((995_000..1_005_000).contains(&mean), "{mean}");
         assert_eq!(chance.around(Draw::Step, 3, 1_000_000, 0), 1_000_000);
+    }
+
+    #[test]
+    fn an_even_row_leaves_no_quarter_empty_for_long() {
+        let chance = Chance::new(3);
+        for begin in 0..50 {
+            let mut quarters = [false; 4];
+            (begin..begin + 8).for_each(|n| quarters[chance.evenly(Draw::RetryAfter, n, 3) as usize] = true);
+            assert_eq!(quarters, [true; 4]);
+        }
+        assert_ne!(
+            chance.evenly(Draw::RetryAfter, 0, 1000),
+            Chance::new(4).evenly(Draw::RetryAfter, 0, 1000)
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod client;
 mod faults_of_clients;
 mod logs;
+mod pacing;
 mod routes;
 mod streams;
 
