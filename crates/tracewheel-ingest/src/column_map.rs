@@ -98,7 +98,9 @@ pub enum MapError {
         unit: String,
     },
     /// Nothing says when a request started.
-    #[error("nothing says when requests started: map `arrival`, or `end` together with `e2e`, or `log_write`")]
+    #[error(
+        "nothing says when requests started: map `arrival`, or `end` together with `e2e`, or `log_write`"
+    )]
     NoArrival,
 }
 
@@ -168,7 +170,9 @@ impl Binding {
             return Err(shape());
         }
         let (column, explicit) = match column.rsplit_once(':') {
-            Some((before, unit)) if !before.is_empty() && Unit::parse(unit).is_some() => (before, Unit::parse(unit)),
+            Some((before, unit)) if !before.is_empty() && Unit::parse(unit).is_some() => {
+                (before, Unit::parse(unit))
+            }
             _ => (column, None),
         };
         if let Some(tag) = name.strip_prefix("tags.").filter(|tag| !tag.is_empty()) {
@@ -321,7 +325,10 @@ mod tests {
     #[test]
     fn an_unknown_field_is_answered_with_those_that_exist() {
         let text = map("arrival=a,prompt=b").unwrap_err().to_string();
-        assert!(text.contains("`prompt`") && text.contains("input_tokens") && text.contains("tags.NAME"), "{text}");
+        assert!(
+            text.contains("`prompt`") && text.contains("input_tokens") && text.contains("tags.NAME"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -341,7 +348,14 @@ mod tests {
 
     #[test]
     fn columns_with_the_timelines_own_names_need_no_map() {
-        let map = ColumnMap::from_columns(["prod_ttft_ns", "arrival_unix_ns", "prompt", "model", "tags.team", "ttft_ms"]);
+        let map = ColumnMap::from_columns([
+            "prod_ttft_ns",
+            "arrival_unix_ns",
+            "prompt",
+            "model",
+            "tags.team",
+            "ttft_ms",
+        ]);
         assert_eq!(
             map.unwrap().to_string(),
             "ttft=prod_ttft_ns,arrival=arrival_unix_ns,model=model,tags.team=tags.team"

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tracewheel_timeline::TimelineError;
+
 use crate::column_map::MapError;
 
 /// Why an import could not be done at all.
@@ -100,7 +102,9 @@ pub enum IngestError {
         column: String,
     },
     /// A zone is not known.
-    #[error("no time zone is called `{zone}`: write UTC, an offset such as +02:00, or a name such as Europe/Berlin")]
+    #[error(
+        "no time zone is called `{zone}`: write UTC, an offset such as +02:00, or a name such as Europe/Berlin"
+    )]
     NoSuchZone {
         /// The text that was given.
         zone: String,
@@ -112,7 +116,9 @@ pub enum IngestError {
         file: String,
     },
     /// Some inputs carry wall times and others count from their own start.
-    #[error("{relative} counts from its own start while {epoch} carries wall times: they cannot share one timeline")]
+    #[error(
+        "{relative} counts from its own start while {epoch} carries wall times: they cannot share one timeline"
+    )]
     MixedEpochs {
         /// An input without an epoch.
         relative: String,
@@ -123,11 +129,11 @@ pub enum IngestError {
     #[error("{0}")]
     Options(&'static str),
     /// The timeline could not be written.
-    #[error("cannot write the timeline {path}: {source}")]
+    #[error("cannot write the timeline {}", path.display())]
     Write {
         /// Where it was to be.
         path: PathBuf,
         /// What the timeline's writer said.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Box<TimelineError>,
     },
 }

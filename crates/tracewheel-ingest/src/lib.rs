@@ -8,17 +8,34 @@
 //! A format is one file under `format/` and one line in its table. Sessions, tenants, users and request ids leave
 //! this crate only as keyed hashes; prompt text does not leave it at all.
 
+mod assemble;
+mod binding;
+mod cells;
 mod column_map;
+mod decimal;
+mod draft;
 mod error;
 mod fields;
+mod format;
+mod identity;
+mod import;
+mod lines;
 mod options;
+mod reading;
+mod records;
 mod report;
+mod sort;
+mod source;
+mod stamps;
+mod survey;
 mod zone;
 
 use std::path::Path;
 
 pub use column_map::{ColumnMap, MapError};
 pub use error::IngestError;
+pub use fields::mappable_fields;
+pub use format::formats;
 pub use options::{IngestOptions, Input, TokenRule};
 pub use report::{
     CountRule, FileReport, IngestReport, Known, PeakRate, Precision, RejectReason, RejectedRow, Retries,
@@ -27,10 +44,24 @@ pub use zone::Zone;
 
 /// Reads `inputs` and writes the timeline at `out`.
 ///
+/// The timeline is a pure function of the inputs' bytes, the options and the version; the order of the inputs decides
+/// between rows that arrive at the same time.
+///
 /// # Errors
 /// When an input cannot be read or recognised, when the options do not fit the inputs, or when the timeline cannot be
-/// written. Bad rows are no error: see [`IngestReport::over_reject_limit`].
+/// written; no timeline is left then. Bad rows are no error: see [`IngestReport::over_reject_limit`].
+///
+/// ```
+/// use tracewheel_ingest::{IngestOptions, Input, ingest};
+///
+/// let log = "arrival_unix_ms,input_tokens,output_tokens\n1795536000123,812,64\n1795536000120,77,oops\n";
+/// let out = std::env::temp_dir().join(format!("doc-{}.parquet", std::process::id()));
+/// let report = ingest(vec![Input::reader("log", log.as_bytes())], IngestOptions::new("secret"), &out)?;
+/// assert_eq!((report.rows_kept, report.rows_rejected), (1, 1));
+/// assert_eq!((report.rejects[0].line, report.rejects[0].column.as_deref()), (3, Some("output_tokens")));
+/// # std::fs::remove_file(out).unwrap();
+/// # Ok::<(), tracewheel_ingest::IngestError>(())
+/// ```
 pub fn ingest(inputs: Vec<Input>, options: IngestOptions, out: &Path) -> Result<IngestReport, IngestError> {
-    let _ = (inputs, options, out);
-    Err(IngestError::NoInput)
+    import::run(inputs, &options, out)
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tracewheel_timeline::TtftKind;
+use tracewheel_timeline::stats::ClockRule;
 
 /// Why a row was rejected. The words are the keys of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -116,13 +118,12 @@ pub struct Precision {
     pub coarsest_ns: i64,
     /// The precision that most rows have, in nanoseconds.
     pub commonest_ns: i64,
-    /// Largest power of ten, at most a second, that divides every arrival: what the clock really resolved.
-    pub found_ns: i64,
+    /// Resolution that the arrivals themselves show, in nanoseconds: what the clock really resolved.
+    pub found_ns: Option<i64>,
+    /// How that was found.
+    pub found_by: Option<ClockRule>,
     /// Neighbours with the same arrival.
     pub ties: u64,
-    /// Commonest step between different arrivals, where ties show that the clock is coarser than its text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step_ns: Option<i64>,
 }
 
 /// The busiest stretch, in a window that the precision allows.
@@ -209,6 +210,9 @@ pub struct IngestReport {
     pub arrival_meaning: BTreeMap<&'static str, u64>,
     /// Rows that know a value.
     pub known: Known,
+    /// Which moment the time to the first output ends at, where the caller said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_kind: Option<TtftKind>,
     /// Turns that start before the previous turn of their session ended.
     pub overlapping_turns: u64,
     /// Turn numbers and think times that were computed.

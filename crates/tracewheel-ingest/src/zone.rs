@@ -83,7 +83,9 @@ pub(crate) fn offset_seconds(text: &str) -> Option<i32> {
     if !matches!(digits.len(), 2 | 4 | 6) || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let part = |at: usize| digits.get(at..at + 2).map_or(0, |two| i32::from(two[0] - b'0') * 10 + i32::from(two[1] - b'0'));
+    let part = |at: usize| {
+        digits.get(at..at + 2).map_or(0, |two| i32::from(two[0] - b'0') * 10 + i32::from(two[1] - b'0'))
+    };
     let (hours, minutes, seconds) = (part(0), part(2), part(4));
     (hours < 24 && minutes < 60 && seconds < 60).then_some(sign * (hours * 3600 + minutes * 60 + seconds))
 }
@@ -103,7 +105,10 @@ mod tests {
         assert_eq!("utc".parse::<Zone>().unwrap().resolve(noon), Local::One(utc));
         assert_eq!("+02:00".parse::<Zone>().unwrap().resolve(noon), Local::One(utc - 7_200_000_000_000));
         assert_eq!("-0530".parse::<Zone>().unwrap().resolve(noon), Local::One(utc + 19_800_000_000_000));
-        assert_eq!("Europe/Berlin".parse::<Zone>().unwrap().resolve(noon), Local::One(utc - 3_600_000_000_000));
+        assert_eq!(
+            "Europe/Berlin".parse::<Zone>().unwrap().resolve(noon),
+            Local::One(utc - 3_600_000_000_000)
+        );
     }
 
     #[test]
@@ -117,7 +122,9 @@ mod tests {
     #[test]
     fn a_clock_change_shows_a_time_twice_or_never() {
         let berlin: Zone = "Europe/Berlin".parse().unwrap();
-        assert!(matches!(berlin.resolve(local(2, 30)), Local::Twice { earlier, later } if later - earlier == 3_600_000_000_000));
+        assert!(
+            matches!(berlin.resolve(local(2, 30)), Local::Twice { earlier, later } if later - earlier == 3_600_000_000_000)
+        );
         assert_eq!(berlin.resolve(DateTime::new(2025, 3, 30, 2, 30, 0, 0).unwrap()), Local::Never);
     }
 }

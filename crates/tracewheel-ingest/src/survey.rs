@@ -1,0 +1,266 @@
+//! Looks at the rows of a timeline as they are written and fills in the report.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tracewheel_timeline::stats::ClockRule;
+use tracewheel_timeline::{ClockResolution, RequestRow};
+
+use crate::report::{FileReport, IngestReport, PeakRate, Precision};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// Windows in which rates are counted; the report shows the finest that the precision allows.
+const WINDOWS_NS: [i64; 3] = [SECOND_NS, 10 * SECOND_NS, 60 * SECOND_NS];
+/// Different texts or gaps that are counted one by one.
+const MOST_KINDS: usize = 10_000;
+/// Lines of a "commonest" table.
+const SHOWN: usize = 10;
+/// Coarser stamps hide bursts.
+const COARSE_NS: i64 = 100_000_000;
+
+/// What the rows so far show.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    rows: u64,
+    first_ns: Option<i64>,
+    last_ns: i64,
+    ties: u64,
+    clock: ClockResolution,
+    precisions: BTreeMap<i64, u64>,
+    peaks: [Bins; WINDOWS_NS.len()],
+    models: Commonest,
+    endpoints: Commonest,
+    outcomes: Commonest,
+}
+
+/// Requests in windows counted from the first arrival: the present one and the fullest.
+#[derive(Debug, Default, Clone, Copy)]
+struct Bins {
+    number: i64,
+    here: u64,
+    most: u64,
+}
+
+/// Counts of texts, of a bounded number of them.
+#[derive(Debug, Default)]
+struct Commonest(HashMap<Arc<str>, u64>);
+
+impl Survey {
+    pub(crate) fn new() -> Self {
+        Self {
+            rows: 0,
+            first_ns: None,
+            last_ns: 0,
+            ties: 0,
+            clock: ClockResolution::new(),
+            precisions: BTreeMap::new(),
+            peaks: [Bins::default(); WINDOWS_NS.len()],
+            models: Commonest::default(),
+            endpoints: Commonest::default(),
+            outcomes: Commonest::default(),
+        }
+    }
+
+    /// Takes the next row, in the order of arrival.
+    pub(crate) fn take(&mut self, row: &RequestRow, report: &mut IngestReport) {
+        self.rows += 1;
+        self.take_arrival(row.arrival_unix_ns.unwrap_or_default(), row.arrival_precision_ns);
+        *report.arrival_meaning.entry(row.arrival_source.as_str()).or_default() += 1;
+        let known = &mut report.known;
+        for (count, is_known) in [
+            (&mut known.input_tokens, row.input_tokens.is_some()),
+            (&mut known.output_tokens, row.output_tokens.is_some()),
+            (&mut known.cached_tokens, row.cached_tokens.is_some()),
+            (&mut known.reasoning_tokens, row.reasoning_tokens.is_some()),
+            (&mut known.session, row.session_hash.is_some()),
+            (&mut known.prefix_hashes, row.prefix_hashes.is_some()),
+            (&mut known.model, row.model.is_some()),
+            (&mut known.ttft, row.prod_ttft_ns.is_some()),
+            (&mut known.e2e, row.prod_e2e_ns.is_some()),
+            (&mut known.outcome, row.prod_status.is_some() || row.prod_error.is_some()),
+            (&mut known.body, row.body.is_some()),
+        ] {
+            *count += u64::from(is_known);
+        }
+        known.blocks += row.prefix_hashes.as_ref().map_or(0, |hashes| hashes.len() as u64);
+        report.gateway_cache_hits += u64::from(row.served_by_gateway_cache == Some(true));
+        if let Some(rate) = row.sample_rate {
+            report.sample_rate = Some(report.sample_rate.map_or(rate, |lowest| lowest.min(rate)));
+        }
+        self.models.count(row.model.as_ref());
+        self.endpoints.count(row.path.as_ref().or(row.endpoint.as_ref()));
+        let status = row.prod_status.map(|status| Arc::from(status.to_string()));
+        self.outcomes.count(row.prod_error.as_ref().or(status.as_ref()));
+    }
+
+    fn take_arrival(&mut self, arrival_ns: i64, precision_ns: i64) {
+        *self.precisions.entry(precision_ns).or_default() += 1;
+        self.clock.push(arrival_ns, precision_ns);
+        self.ties += u64::from(self.rows > 1 && arrival_ns == self.last_ns);
+        self.last_ns = arrival_ns;
+        let first_ns = *self.first_ns.get_or_insert(arrival_ns);
+        for (bins, window_ns) in self.peaks.iter_mut().zip(WINDOWS_NS) {
+            bins.take(arrival_ns.saturating_sub(first_ns) / window_ns);
+        }
+    }
+
+    /// Writes what was seen into the report.
+    pub(crate) fn finish(mut self, report: &mut IngestReport) {
+        report.rows_kept = self.rows;
+        report.first_arrival_ns = self.first_ns;
+        report.last_arrival_ns = self.first_ns.map(|_| self.last_ns);
+        report.span_ns = self.first_ns.map_or(0, |first_ns| self.last_ns - first_ns);
+        report.precision = self.precision();
+        report.peak = self.peak(&report.precision);
+        report.models = self.models.shown();
+        report.endpoints = self.endpoints.shown();
+        report.outcomes = self.outcomes.shown();
+    }
+
+    fn precision(&mut self) -> Precision {
+        let commonest = self.precisions.iter().max_by_key(|(_, rows)| **rows);
+        let found = std::mem::take(&mut self.clock).finish();
+        Precision {
+            finest_ns: self.precisions.keys().next().copied().unwrap_or_default(),
+            coarsest_ns: self.precisions.keys().next_back().copied().unwrap_or_default(),
+            commonest_ns: commonest.map(|(ns, _)| *ns).unwrap_or_default(),
+            found_ns: found.map(|found| found.resolution_ns),
+            found_by: found.map(|found| found.rule),
+            ties: self.ties,
+        }
+    }
+
+    fn peak(&self, precision: &Precision) -> PeakRate {
+        let tick_ns = precision.found_ns.unwrap_or_default().max(precision.commonest_ns);
+        let fine_enough = |window_ns: &i64| tick_ns <= COARSE_NS || tick_ns.saturating_mul(3) <= *window_ns;
+        let at = WINDOWS_NS.iter().position(fine_enough).unwrap_or(WINDOWS_NS.len() - 1);
+        let requests = self.peaks[at].most;
+        PeakRate {
+            window_ns: WINDOWS_NS[at],
+            requests,
+            per_second: requests as f64 / (WINDOWS_NS[at] / SECOND_NS) as f64,
+        }
+    }
+}
+
+impl Bins {
+    fn take(&mut self, number: i64) {
+        if number != self.number {
+            (self.number, self.here) = (number, 0);
+        }
+        self.here += 1;
+        self.most = self.most.max(self.here);
+    }
+}
+
+impl Commonest {
+    fn count(&mut self, text: Option<&Arc<str>>) {
+        let Some(text) = text else { return };
+        if let Some(count) = self.0.get_mut(text) {
+            *count += 1;
+        } else if self.0.len() < MOST_KINDS {
+            self.0.insert(Arc::clone(text), 1);
+        }
+    }
+
+    fn shown(self) -> Vec<(String, u64)> {
+        let mut all: Vec<(String, u64)> =
+            self.0.into_iter().map(|(text, count)| (text.to_string(), count)).collect();
+        all.sort_by(|(text, count), (other, others)| others.cmp(count).then_with(|| text.cmp(other)));
+        all.truncate(SHOWN);
+        all
+    }
+}
+
+/// What a reader of any later result must know.
+pub(crate) fn warnings(report: &IngestReport) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if report.rows_kept == 0 {
+        warnings.push("no row was kept: the timeline is empty".to_owned());
+    }
+    time_warnings(report, &mut warnings);
+    report.files.iter().for_each(|file| file_warnings(file, &mut warnings));
+    load_warnings(report, &mut warnings);
+    warnings
+}
+
+fn time_warnings(report: &IngestReport, warnings: &mut Vec<String>) {
+    let precision = &report.precision;
+    let seconds = |ns: i64| ns as f64 / SECOND_NS as f64;
+    for (meaning, rows) in report.arrival_meaning.iter().filter(|(meaning, _)| **meaning != "start") {
+        warnings.push(format!("{rows} of {} arrivals are no recorded starts ({meaning})", report.rows_kept));
+    }
+    let found_ns =
+        precision.found_ns.filter(|_| precision.found_by == Some(ClockRule::Step)).unwrap_or_default();
+    if found_ns > COARSE_NS && found_ns > precision.commonest_ns {
+        warnings.push(format!(
+            "arrivals move in steps of {} s with {} ties: shorter gaps and bursts cannot be seen",
+            seconds(found_ns),
+            precision.ties
+        ));
+    } else if precision.commonest_ns > COARSE_NS {
+        warnings.push(format!(
+            "arrivals are written to {} s: shorter gaps and bursts cannot be seen",
+            seconds(precision.commonest_ns)
+        ));
+    }
+    if report.known.ttft > 0 && report.ttft_kind.is_none() {
+        warnings.push(
+            "it is not said which moment the log's time to first output ends at: give --ttft-kind, so that the same \
+             moment of a replay is compared"
+                .to_owned(),
+        );
+    }
+}
+
+fn file_warnings(file: &FileReport, warnings: &mut Vec<String>) {
+    let name = &file.file;
+    if file.hour_jumps > 0 {
+        let jumps = file.hour_jumps;
+        warnings.push(format!("{name}: {jumps} steps of about an hour between neighbours: check the zone"));
+    }
+    if file.ambiguous_times > 0 {
+        let times = file.ambiguous_times;
+        warnings.push(format!(
+            "{name}: {times} local times occur twice in their zone: the order of rows decided"
+        ));
+    }
+    for (rule, parts, total) in
+        [(file.input_rule, "cached", "input"), (file.output_rule, "reasoning", "output")]
+    {
+        if rule.exclusive && !rule.told {
+            let rows = rule.rows_over;
+            warnings.push(format!(
+                "{name}: {parts} tokens exceed the {total} in {rows} rows, so it excludes them: they were added"
+            ));
+        }
+    }
+    if let Some(unit) = &file.unit_found {
+        warnings.push(format!("{name}: times have no unit; {unit} was taken by their size"));
+    }
+}
+
+fn load_warnings(report: &IngestReport, warnings: &mut Vec<String>) {
+    let retries = report.retries.marked + report.retries.after_failure;
+    if retries > 0 && !report.retries.folded {
+        warnings.push(format!(
+            "{retries} rows look like retries and were not folded: a replay that retries by itself sends them twice"
+        ));
+    }
+    if report.gateway_cache_hits > 0 {
+        let hits = report.gateway_cache_hits;
+        warnings.push(format!("{hits} rows were answered from a gateway's cache: the model never saw them"));
+    }
+    if let Some(rate) = report.sample_rate.filter(|rate| *rate < 1.0) {
+        warnings.push(format!(
+            "the log is sampled (lowest rate {rate}): its load is a lower bound and its gaps are too long"
+        ));
+    }
+    for (what, rows) in &report.dropped_values {
+        warnings.push(format!("{rows} values were left out, {what}"));
+    }
+    if report.over_reject_limit {
+        let rejected = report.rows_rejected;
+        warnings.push(format!("{rejected} of {} rows were rejected, more than allowed", report.rows_read));
+    }
+}
