@@ -37,7 +37,7 @@ pub struct ReplayConfig {
     pub temperature: f64,
     /// When and how often an attempt is repeated.
     pub retry: RetryPolicy,
-    /// Time from an attempt's due time to its end after which it is given up.
+    /// Time from an attempt's release after which it is given up.
     pub request_timeout_ns: i64,
     /// Time that opening a connection may take.
     pub connect_timeout_ns: i64,

@@ -3,10 +3,21 @@
 mod config;
 mod error;
 mod event;
+mod histogram;
+mod machine;
+mod manifest;
+mod message;
+mod prefetch;
+mod ready;
+mod recorder;
 mod report;
 mod retry;
 mod run;
+mod shared;
+mod stamp;
 mod stop;
+mod survey;
+mod worker;
 
 pub use config::{LookAhead, RecorderQueue, ReplayConfig, Secret};
 pub use error::ReplayError;

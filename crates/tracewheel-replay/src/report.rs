@@ -34,10 +34,10 @@ pub struct RunReport {
     pub ttft: Quantiles,
     /// Due to last output event, over requests that ended well, in nanoseconds.
     pub e2e: Quantiles,
-    /// Planned requests per second over the planned span.
-    pub offered_per_s: f64,
-    /// Released requests per second over the time in which they were released.
-    pub achieved_per_s: f64,
+    /// Planned requests per second over the planned span; `None` for fewer than two.
+    pub offered_per_s: Option<f64>,
+    /// Released requests per second over the time in which they were released; `None` for fewer than two.
+    pub achieved_per_s: Option<f64>,
     /// Duration of the measured phase, from its time zero to the last end, in nanoseconds.
     pub measured_ns: i64,
     /// How far a person's stop went.

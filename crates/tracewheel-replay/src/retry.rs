@@ -1,6 +1,10 @@
 //! When an attempt is repeated, as data.
 
+mod verdict;
+
 use serde::{Deserialize, Serialize};
+
+pub(crate) use verdict::{Failure, Verdict, jitter, server_delay_ns};
 
 const MS: i64 = 1_000_000;
 
@@ -32,7 +36,7 @@ pub struct RetryPolicy {
     pub server_delay_max_ns: i64,
     /// What a longer one leads to.
     pub server_delay_longer: LongerDelay,
-    /// Header that carries the number of retries so far (0 on the first attempt); `None` sends none.
+    /// Header of every retry that carries its number, from 1; `None` sends none.
     pub count_header: Option<String>,
 }
 

@@ -1,11 +1,31 @@
 //! One replay from its first check to its closed run directory.
 
-use std::path::Path;
-use std::sync::mpsc::SyncSender;
+mod check;
+mod conductor;
 
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use tokio::sync::mpsc;
+use tracewheel_clock::RunClock;
+use tracewheel_record::{Manifest, RecordError, RunWriter};
 use tracewheel_workload::Plan;
 
-use crate::{ReplayConfig, ReplayError, ReplayEvent, RunReport, StopSignal};
+use crate::message::RecorderMessage;
+use crate::prefetch::Budget;
+use crate::recorder::{Live, Recorded, Recorder};
+use crate::shared::{Abort, Outbox, Shared};
+use crate::worker::{self, Answer, Command, Setup};
+use crate::{ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopSignal};
+
+use check::Checked;
+use conductor::Conductor;
+
+/// Commands that may wait for a worker.
+const COMMANDS: usize = 8;
 
 /// Replays `plan` against `config.target` and records it under `runs_dir`. Blocks until the run directory is closed.
 ///
@@ -22,6 +42,150 @@ pub fn run(
     stop: &StopSignal,
     events: SyncSender<ReplayEvent>,
 ) -> Result<RunReport, ReplayError> {
-    let _ = (plan, config, runs_dir, stop, events);
-    unimplemented!()
+    let checked = check::check(plan, config)?;
+    let shared = Shared::new(RunClock::start());
+    let manifest = checked.known(plan, config).opening();
+    let writer = RunWriter::create(runs_dir, &config.run_name, &manifest, shared.clock.as_ref())
+        .map_err(|source| ReplayError::Record { source })?;
+    let manifest = writer.manifest().clone();
+    let started = Started {
+        run_id: writer.id().to_owned(),
+        run_dir: writer.dir().to_owned(),
+        planned: plan.header().requests,
+        span_ns: plan.header().span_ns,
+        target: checked.endpoint.url(),
+    };
+    let _missed = events.try_send(ReplayEvent::Started(started.clone()));
+    let report = std::thread::scope(|scope| {
+        Stage { scope, plan, config, checked: &checked, shared: &shared, stop, events: &events, started }
+            .perform(writer, manifest)
+    })?;
+    let _missed = events.try_send(ReplayEvent::Finished(Box::new(report.clone())));
+    Ok(report)
+}
+
+/// The threads of a run and what they are made of.
+struct Stage<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    plan: &'env Plan,
+    config: &'env ReplayConfig,
+    checked: &'env Checked,
+    shared: &'env Arc<Shared>,
+    stop: &'env StopSignal,
+    events: &'env SyncSender<ReplayEvent>,
+    started: Started,
+}
+
+/// One sending thread, from outside.
+struct Hand<'scope> {
+    commands: mpsc::Sender<Command>,
+    thread: ScopedJoinHandle<'scope, ()>,
+}
+
+impl<'scope, 'env> Stage<'scope, 'env> {
+    fn perform(self, writer: RunWriter, manifest: Manifest) -> Result<RunReport, ReplayError> {
+        let (sender, messages) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
+        let outbox = Outbox::new(sender, Arc::clone(self.shared), self.config.recorder_queue.bytes);
+        let live = Arc::new(Mutex::new(Live::default()));
+        let recorder = self.spawn_recorder(writer, messages, Arc::clone(&live))?;
+        let budget = Budget::new(self.config.look_ahead);
+        let (hands, answers) = self.spawn_workers(&outbox, &budget)?;
+        let conductor = Conductor {
+            scope: self.scope,
+            plan: self.plan,
+            config: self.config,
+            checked: self.checked,
+            shared: Arc::clone(self.shared),
+            stop: self.stop,
+            events: self.events,
+            live,
+            budget,
+            outbox,
+            answers,
+            hands: hands.iter().map(|hand| hand.commands.clone()).collect(),
+            progress: Default::default(),
+        };
+        let conducted = conductor.conduct(&|| hands.iter().any(|hand| hand.thread.is_finished()));
+        let mut dead = None;
+        for Hand { commands, thread } in hands {
+            drop(commands);
+            if thread.join().is_err() {
+                dead = Some(ReplayError::Internal { thread: "worker", problem: "it panicked".to_owned() });
+            }
+        }
+        let recorded = match recorder.join() {
+            Ok(recorded) => recorded.map_err(|source| ReplayError::Record { source })?,
+            Err(_) => {
+                return Err(ReplayError::Internal { thread: "recorder", problem: "it panicked".to_owned() });
+            }
+        };
+        let report = self.close(recorded, manifest, &conducted)?;
+        match (dead, conducted.error, self.shared.aborted()) {
+            (Some(error), ..) | (None, Some(error), _) => Err(error),
+            (None, None, Some(Abort::RecorderBehind)) => {
+                Err(ReplayError::RecorderBehind { queued: conducted.recorder_peak, run_dir: report.run_dir })
+            }
+            _ => Ok(report),
+        }
+    }
+
+    fn spawn_recorder(
+        &self,
+        writer: RunWriter,
+        messages: Receiver<RecorderMessage>,
+        live: Arc<Mutex<Live>>,
+    ) -> Result<ScopedJoinHandle<'scope, Result<Recorded, RecordError>>, ReplayError> {
+        let recorder = Recorder {
+            writer,
+            provider: self.checked.provider,
+            shared: Arc::clone(self.shared),
+            messages,
+            live,
+            give_up_after: self.config.give_up_after_failures,
+        };
+        std::thread::Builder::new()
+            .name("recorder".to_owned())
+            .spawn_scoped(self.scope, move || recorder.run())
+            .map_err(|source| ReplayError::Start { what: "the recorder thread", source })
+    }
+
+    fn spawn_workers(
+        &self,
+        outbox: &Outbox,
+        budget: &Arc<Budget>,
+    ) -> Result<(Vec<Hand<'scope>>, Receiver<Answer>), ReplayError> {
+        let count = self.checked.workers;
+        let (sender, answers) = sync_channel(count as usize * 2);
+        let connection_numbers = Arc::new(AtomicU32::new(0));
+        let mut hands = Vec::new();
+        for number in 0..count {
+            let (commands, inbox) = mpsc::channel(COMMANDS);
+            let setup = Setup {
+                shared: Arc::clone(self.shared),
+                outbox: outbox.clone(),
+                budget: Arc::clone(budget),
+                target: Arc::clone(&self.checked.target),
+                rules: Arc::clone(&self.checked.rules),
+                connection_numbers: Arc::clone(&connection_numbers),
+                commands: inbox,
+                answers: sender.clone(),
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn_scoped(self.scope, move || worker::run(setup))
+                .map_err(|source| ReplayError::Start { what: "a worker thread", source })?;
+            hands.push(Hand { commands, thread });
+        }
+        Ok((hands, answers))
+    }
+
+    fn close(
+        &self,
+        recorded: Recorded,
+        manifest: Manifest,
+        conducted: &conductor::Conducted,
+    ) -> Result<RunReport, ReplayError> {
+        conductor::report(recorded, manifest, conducted, self.shared, self.plan, &self.started)
+            .map_err(|source| ReplayError::Record { source })
+    }
 }

@@ -1,0 +1,249 @@
+//! The manifest: filled in as far as known before the first send, completed at the end.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+use tracewheel_protocol::Provider;
+use tracewheel_record::Manifest;
+use tracewheel_record::manifest::{
+    CacheSection, ClockSection, ConnectionSection, EndedBy, OutcomeSection, PercentilesNs, PlanSection,
+    PolicySection, PromptsSection, ProtocolSection, ScenarioSection, TargetSection, VantageSection,
+    WindowSection,
+};
+use tracewheel_transport::Endpoint;
+use tracewheel_workload::{CacheMode, Plan};
+
+use crate::config::ReplayConfig;
+use crate::histogram::Histogram;
+use crate::machine;
+use crate::recorder::Totals;
+use crate::report::Quantiles;
+use crate::shared::{Abort, Shared};
+use crate::stop::StopLevel;
+use crate::survey::{Survey, distribution};
+
+/// p99 of lateness above which a run is not called faithful.
+const FAITHFUL_P99_NS: i64 = 5_000_000;
+
+/// Everything that is known before the first send.
+pub(crate) struct Known<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) config: &'a ReplayConfig,
+    pub(crate) survey: &'a Survey,
+    pub(crate) provider: &'static dyn Provider,
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) addresses: &'a [SocketAddr],
+    pub(crate) nonce: u64,
+    pub(crate) workers: u32,
+}
+
+impl Known<'_> {
+    /// The manifest as it is written before the first send.
+    pub(crate) fn opening(&self) -> Manifest {
+        let config = self.config;
+        Manifest {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            owner: config.owner.clone(),
+            plan: self.plan_section(),
+            target: self.target(),
+            vantage: VantageSection { hostname: machine::hostname(), ..VantageSection::default() },
+            protocol: ProtocolSection {
+                http: Some("h1".to_owned()),
+                provider: Some(self.provider.name().to_owned()),
+                operations: vec![self.provider.operation().as_str().to_owned()],
+            },
+            policy: self.policy(),
+            cache: CacheSection {
+                mode: Some(config.cache.to_string()),
+                primed: Some(primes(config.cache)),
+                planned_share: self.survey.planned_cached_share,
+                nonce_by: Some("prompt".to_owned()),
+                ..CacheSection::default()
+            },
+            prompts: self.prompts(),
+            machine: machine::describe(self.workers),
+            clock: ClockSection::default(),
+            scenario: self.scenario(),
+            warnings: self.warnings(),
+            ..Manifest::default()
+        }
+    }
+
+    fn plan_section(&self) -> PlanSection {
+        let header = self.plan.header();
+        let options = &header.options;
+        let (from, to) = self.survey.trace_unix_ns.unzip();
+        let span_ns = header.span_ns;
+        PlanSection {
+            requests: header.requests,
+            timeline: Some(self.config.run_name.clone()),
+            timeline_digest: header.timeline_digest.clone(),
+            seed: options.seed,
+            nonce: Some(self.nonce),
+            speed: Some(options.speed.as_f64()),
+            mode: Some(match self.config.closed_loop {
+                Some(at_once) => format!("closed:{at_once}"),
+                None => "open".to_owned(),
+            }),
+            window: WindowSection {
+                from_unix_ns: from,
+                to_unix_ns: to,
+                from_offset_ns: options.window.map(|window| window.from_ns),
+                to_offset_ns: options.window.and_then(|window| window.to_ns),
+                zone: None,
+            },
+            span_ns: Some(span_ns),
+            offered_per_second: per_second(header.requests, span_ns),
+            block_tokens: header.block_tokens,
+            amplification: None,
+        }
+    }
+
+    fn target(&self) -> TargetSection {
+        let models = match &self.config.model {
+            Some(model) => vec![model.clone()],
+            None => self.survey.models.iter().cloned().collect(),
+        };
+        TargetSection {
+            url: self.endpoint.url(),
+            resolved_addresses: self.addresses.iter().map(SocketAddr::to_string).collect(),
+            models_asked: models,
+            ..TargetSection::default()
+        }
+    }
+
+    fn policy(&self) -> PolicySection {
+        let config = self.config;
+        PolicySection {
+            retry: Some(config.retry.name.clone()),
+            retry_resolved: serde_json::to_value(&config.retry).ok(),
+            budgets: Vec::new(),
+            connections: ConnectionSection {
+                mode: Some("reuse".to_owned()),
+                opened_ahead: None,
+                limit: config.max_connections,
+                idle_limit_ns: None,
+                request_timeout_ns: Some(config.request_timeout_ns),
+                connect_timeout_ns: Some(config.connect_timeout_ns),
+            },
+        }
+    }
+
+    fn prompts(&self) -> PromptsSection {
+        let recorded = self.survey.recorded_bodies;
+        let origin = match recorded {
+            0 => "synthesised",
+            all if all == self.plan.header().requests => "recorded",
+            _ => "mixed",
+        };
+        PromptsSection {
+            digest: None,
+            origin: Some(origin.to_owned()),
+            input_tokens: Some(self.survey.input_tokens),
+            output_tokens: Some(self.survey.output_tokens),
+        }
+    }
+
+    fn scenario(&self) -> ScenarioSection {
+        let scenario = json!({ "scenario": self.config.scenario, "replay": self.config });
+        ScenarioSection { version: Some("1.0".to_owned()), text: serde_json::to_string(&scenario).ok() }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(at_once) = self.config.closed_loop {
+            warnings.push(format!(
+                "closed loop of {at_once}: requests waited for each other, so the recorded arrivals were not kept"
+            ));
+        }
+        if self.survey.recorded_bodies > 0 && self.config.cache != CacheMode::Natural {
+            warnings
+                .push("recorded bodies are sent as they are: the cache mode does not reach them".to_owned());
+        }
+        warnings
+    }
+}
+
+/// Whether the mode sends prompts ahead of the measured phase.
+pub(crate) fn primes(mode: CacheMode) -> bool {
+    match mode {
+        CacheMode::Natural | CacheMode::Cold => false,
+        CacheMode::Warm => true,
+        CacheMode::Mix { warm_ppm } => warm_ppm > 0,
+    }
+}
+
+/// A rate over the gaps between `count` things; `None` for fewer than two.
+pub(crate) fn per_second(count: u64, span_ns: i64) -> Option<f64> {
+    (count > 1 && span_ns > 0).then(|| (count - 1) as f64 / (span_ns as f64 / 1e9))
+}
+
+/// What is known at the end, put into the manifest.
+pub(crate) fn complete(
+    manifest: &mut Manifest,
+    totals: &Totals,
+    shared: &Shared,
+    stopped: StopLevel,
+    opened_ahead: u32,
+) {
+    let target = &mut manifest.target;
+    target.server_header = Some(totals.servers.iter().cloned().collect::<Vec<_>>().join(", "))
+        .filter(|servers| !servers.is_empty());
+    target.models_served = totals.models_served.iter().cloned().collect();
+    target.system_fingerprints = totals.fingerprints.iter().cloned().collect();
+    let round_trips = shared.round_trips();
+    let vantage = &mut manifest.vantage;
+    vantage.round_trip_min_ns = round_trips.first().copied();
+    vantage.round_trip_p50_ns = round_trips.get(round_trips.len().saturating_sub(1) / 2).copied();
+    vantage.round_trip_samples = u32::try_from(round_trips.len()).ok();
+    manifest.policy.connections.opened_ahead = Some(opened_ahead);
+    if totals.cached_reported_by > 0 {
+        manifest.cache.measured_share =
+            Some(totals.cached_tokens as f64 / totals.cached_of_tokens.max(1) as f64);
+    }
+    manifest.cache.reported_by = Some(totals.cached_reported_by);
+    manifest.machine.kernel_stamps = totals.kernel_stamps;
+    let clock = &mut manifest.clock;
+    (clock.bracket_max_ns, clock.steps, clock.drift_ns) =
+        (totals.clock.bracket_max_ns, Some(totals.clock.steps), totals.clock.drift_ns());
+    if let Some(start_ns) = shared.measure_start_ns() {
+        manifest.other.insert("measure_start_ns".to_owned(), json!(start_ns));
+    }
+    manifest.outcome = Some(outcome(totals, shared, stopped));
+}
+
+fn outcome(totals: &Totals, shared: &Shared, stopped: StopLevel) -> OutcomeSection {
+    let ended_by = match (shared.aborted(), stopped) {
+        (Some(Abort::RecorderBehind | Abort::RecorderFailed), _) => EndedBy::Recorder,
+        (Some(Abort::TargetFailing), _) => EndedBy::Failures,
+        (Some(Abort::PlanUnreadable | Abort::ThreadDied), _) => EndedBy::Unknown,
+        (None, StopLevel::Running) => EndedBy::Plan,
+        (None, StopLevel::Drain) => EndedBy::Drained,
+        (None, StopLevel::Cut) => EndedBy::Cut,
+    };
+    let released = totals.first_release_ns.zip(totals.last_release_ns);
+    let late = totals.lateness.quantiles();
+    OutcomeSection {
+        ended_by,
+        ended_ns: totals.last_release_ns,
+        achieved_per_second: released
+            .and_then(|(first, last)| per_second(totals.in_flight.count(), last - first)),
+        lateness: percentiles(&totals.lateness, &late),
+        gate_drift: None,
+        in_flight: (totals.in_flight.count() > 0)
+            .then(|| distribution(&totals.in_flight, totals.in_flight_sum)),
+        faithful: late.p99_ns.map(|p99| p99 <= FAITHFUL_P99_NS),
+        ..OutcomeSection::default()
+    }
+}
+
+fn percentiles(histogram: &Histogram, quantiles: &Quantiles) -> Option<PercentilesNs> {
+    Some(PercentilesNs {
+        count: quantiles.count,
+        p50_ns: quantiles.p50_ns?,
+        p90_ns: quantiles.p90_ns?,
+        p99_ns: quantiles.p99_ns?,
+        p999_ns: histogram.quantile(0.999)?,
+        max_ns: quantiles.max_ns?,
+    })
+}

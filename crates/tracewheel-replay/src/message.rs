@@ -1,0 +1,102 @@
+//! What travels between the threads of a run.
+
+use bytes::Bytes;
+use tracewheel_record::{ReleaseRecord, RequestRecord};
+use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
+use tracewheel_transport::ExchangeOutcome;
+
+/// A request rendered ahead of its due time.
+#[derive(Debug)]
+pub(crate) struct ReadyRequest {
+    /// What the recorder will want of it, as far as known; the worker fills in how it went.
+    pub(crate) record: Box<RequestRecord>,
+    /// Sent as `x-request-id` on every attempt; also enters the jitter.
+    pub(crate) request_id: u64,
+    /// The exact bytes to send.
+    pub(crate) body: Bytes,
+    /// When the recorded client left, after the arrival.
+    pub(crate) cancel_after_ns: Option<i64>,
+    /// Whether a streamed answer is asked for.
+    pub(crate) stream: bool,
+}
+
+impl ReadyRequest {
+    /// Phase of the run that it belongs to.
+    pub(crate) fn phase(&self) -> Phase {
+        self.record.phase
+    }
+}
+
+/// What the recorder is told.
+#[derive(Debug)]
+pub(crate) enum RecorderMessage {
+    /// An attempt left the wheel.
+    Released(ReleaseRecord),
+    /// An attempt ended, and perhaps its request.
+    Attempt(Box<EndedAttempt>),
+    /// A request ended without another attempt: it was never released, or cut while it waited for a retry.
+    Request(Box<RequestRecord>),
+}
+
+/// An attempt as the sender saw it, before anything was decoded.
+#[derive(Debug)]
+pub(crate) struct EndedAttempt {
+    /// The timeline's row.
+    pub(crate) row: u64,
+    /// Which copy of it.
+    pub(crate) copy: u32,
+    /// Number of the attempt, from 1.
+    pub(crate) attempt: u16,
+    /// Phase of the run.
+    pub(crate) phase: Phase,
+    /// When it was due.
+    pub(crate) due_ns: i64,
+    /// When the wheel fired.
+    pub(crate) released_ns: i64,
+    /// Requests in flight when it was released, without itself.
+    pub(crate) in_flight: u32,
+    /// The connection it ran on.
+    pub(crate) connection: Option<UsedConnection>,
+    /// How it ended, as far as the transport knows; a good answer may still turn out broken when it is decoded.
+    pub(crate) status: AttemptStatus,
+    /// Why.
+    pub(crate) reason: Option<Reason>,
+    /// Delay that the server asked for.
+    pub(crate) retry_after_ns: Option<i64>,
+    /// The exchange, if a connection was obtained.
+    pub(crate) outcome: Option<ExchangeOutcome>,
+    /// When it ended.
+    pub(crate) end_ns: i64,
+    /// What was wrong, in the layers' own words.
+    pub(crate) detail: Option<String>,
+    /// The request, when this attempt ended it.
+    pub(crate) closes: Option<Box<RequestRecord>>,
+}
+
+impl EndedAttempt {
+    /// Bytes that it holds while it waits for the recorder.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.outcome
+            .as_ref()
+            .map_or(0, |outcome| (outcome.body.capacity() + outcome.reads.capacity() * 32) as u64)
+    }
+}
+
+/// The connection of an attempt.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UsedConnection {
+    /// Its number within the run.
+    pub(crate) number: u32,
+    /// Whether it had carried an exchange before.
+    pub(crate) reused: bool,
+    /// Before the system was asked to connect.
+    pub(crate) connect_start_ns: i64,
+    /// When it stood.
+    pub(crate) connected_ns: i64,
+}
+
+/// Ends `record` as `status` for `reason`.
+pub(crate) fn close(record: &mut RequestRecord, status: RequestStatus, reason: Option<Reason>) {
+    record.status = status;
+    record.reason = reason;
+}

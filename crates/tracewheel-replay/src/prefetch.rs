@@ -1,0 +1,288 @@
+//! The look-ahead: a thread that renders requests before they are due, within bounds.
+
+use std::collections::HashSet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tracewheel_clock::{Clock, blocking};
+use tracewheel_protocol::{Provider, RenderRequest};
+use tracewheel_record::rows::EXTRA_COPY;
+use tracewheel_record::{RequestRecord, Strata};
+use tracewheel_timeline::vocab::{BodyState, Phase, Reason, RequestStatus, Source};
+use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, PromptSpec, WorkloadError};
+
+use crate::config::{LookAhead, ReplayConfig};
+use crate::message::{ReadyRequest, RecorderMessage, close};
+use crate::shared::{Abort, Halt, Outbox, Shared};
+
+/// How long the renderer sleeps when it is far enough ahead. It is never woken: a wake-up would cost the sender a
+/// system call at the very moment of a release.
+const NAP_NS: i64 = 2_000_000;
+
+/// What lies rendered and unreleased. Filled by the renderer, emptied by the workers.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: LookAhead,
+    requests: AtomicI64,
+    bytes: AtomicI64,
+    filled: AtomicBool,
+}
+
+impl Budget {
+    pub(crate) fn new(limits: LookAhead) -> Arc<Self> {
+        Arc::new(Budget {
+            limits,
+            requests: AtomicI64::new(0),
+            bytes: AtomicI64::new(0),
+            filled: AtomicBool::new(false),
+        })
+    }
+
+    /// An empty one with the same limits.
+    pub(crate) fn like(other: &Budget) -> Arc<Self> {
+        Self::new(other.limits)
+    }
+
+    /// Gives the place of a released (or dropped) request back.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Whether the look-ahead was filled once, or the plan ended before.
+    pub(crate) fn was_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn requests(&self) -> i64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place, waiting for room; false when the run is being ended. Once full it waits until a quarter is free,
+    /// so that both threads work in stretches.
+    fn take(&self, bytes: usize, shared: &Shared) -> bool {
+        if !self.fits(bytes, 1, 1) {
+            self.filled.store(true, Ordering::Release);
+            while !self.fits(bytes, 3, 4) {
+                if shared.halt() > Halt::Running {
+                    return false;
+                }
+                blocking::sleep(NAP_NS);
+            }
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+        shared.halt() == Halt::Running
+    }
+
+    fn fits(&self, bytes: usize, part: i64, of: i64) -> bool {
+        let requests = self.requests();
+        let most = i64::from(self.limits.requests);
+        let most_bytes = i64::try_from(self.limits.bytes).unwrap_or(i64::MAX);
+        // One request always fits, however large.
+        requests <= 0
+            || (requests < (most / of * part).max(1)
+                && self.bytes.load(Ordering::Relaxed) + bytes as i64 <= most_bytes / of * part)
+    }
+}
+
+/// Makes the exact bytes of requests.
+pub(crate) struct Renderer {
+    provider: &'static dyn Provider,
+    prompts: PromptRenderer,
+    config: ReplayConfig,
+    nonce: u64,
+    text: String,
+    body: Vec<u8>,
+}
+
+impl Renderer {
+    pub(crate) fn new(provider: &'static dyn Provider, config: &ReplayConfig, nonce: u64) -> Self {
+        Renderer {
+            provider,
+            prompts: PromptRenderer::new(),
+            config: config.clone(),
+            nonce,
+            text: String::new(),
+            body: Vec::new(),
+        }
+    }
+
+    fn body(&mut self, planned: &PlannedRequest, phase: Phase) -> Bytes {
+        if let (BodyState::Full, Some(body)) = (planned.body_state, &planned.body) {
+            return body.clone();
+        }
+        let nonce = self.config.cache.nonce(self.nonce, planned.request_id);
+        self.prompts.render(&planned.prompt, nonce, &mut self.text);
+        let model = self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default();
+        let request = RenderRequest {
+            model,
+            prompt: &self.text,
+            max_tokens: if phase == Phase::Prime { 1 } else { planned.output_tokens },
+            limit_field: self.config.limit_field,
+            stream: planned.stream,
+            force_length: self.config.force_length,
+            token_detail: self.config.token_detail,
+            temperature: self.config.temperature,
+            params: planned.params.as_deref(),
+            ..RenderRequest::default()
+        };
+        self.provider.render(&request, &mut self.body);
+        Bytes::copy_from_slice(&self.body)
+    }
+}
+
+/// Where rendered requests go, and what keeps them in bounds.
+pub(crate) struct Prefetch {
+    pub(crate) renderer: Renderer,
+    pub(crate) inboxes: Vec<mpsc::Sender<ReadyRequest>>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) outbox: Outbox,
+}
+
+impl Prefetch {
+    /// Renders the whole plan ahead of the workers. After a stop the rest of the plan is recorded as unsent, unrendered.
+    pub(crate) fn measured(mut self, plan: &Plan) -> Result<(), WorkloadError> {
+        let outcome = self.measured_inner(plan);
+        if outcome.is_err() {
+            self.shared.abort(Abort::PlanUnreadable);
+        }
+        self.budget.filled.store(true, Ordering::Release);
+        outcome
+    }
+
+    fn measured_inner(&mut self, plan: &Plan) -> Result<(), WorkloadError> {
+        for (number, planned) in plan.requests().enumerate() {
+            let planned = planned?;
+            let mut record = Box::new(record_of(&planned, Phase::Measure));
+            if self.shared.halt() > Halt::Running {
+                self.unsent(record);
+                continue;
+            }
+            let body = self.renderer.body(&planned, Phase::Measure);
+            if !self.budget.take(body.len(), &self.shared) {
+                self.unsent(record);
+                continue;
+            }
+            record.due_ns = record.planned_ns;
+            self.hand_over(number, ready(planned, record, body));
+        }
+        Ok(())
+    }
+
+    /// Sends every distinct prompt that the cache mode wants warm, once. Holds eight bytes a distinct prompt.
+    pub(crate) fn prime(mut self, plan: &Plan) -> Result<u64, WorkloadError> {
+        let mut seen = HashSet::new();
+        for planned in plan.requests() {
+            let planned = planned?;
+            let fresh = self.renderer.config.cache.is_primed(planned.request_id)
+                && seen.insert(prompt_identity(&planned.prompt));
+            if !fresh || self.shared.halt() > Halt::Running {
+                continue;
+            }
+            let mut record = Box::new(record_of(&planned, Phase::Prime));
+            record.copy |= EXTRA_COPY;
+            record.predicted_cached_tokens = None;
+            let body = self.renderer.body(&planned, Phase::Prime);
+            if self.budget.take(body.len(), &self.shared) {
+                self.hand_over(seen.len(), ready(planned, record, body));
+            }
+        }
+        Ok(seen.len() as u64)
+    }
+
+    fn hand_over(&self, number: usize, request: ReadyRequest) {
+        let inbox = &self.inboxes[number % self.inboxes.len()];
+        if let Err(mpsc::error::SendError(request)) = inbox.blocking_send(request) {
+            self.budget.give_back(request.body.len());
+            self.unsent(request.record);
+        }
+    }
+
+    fn unsent(&self, mut record: Box<RequestRecord>) {
+        let reason = if self.shared.aborted().is_some() { Reason::RunAborted } else { Reason::StoppedByUser };
+        close(&mut record, RequestStatus::Unsent, Some(reason));
+        let start = self.shared.measure_start_ns().unwrap_or_else(|| self.shared.clock.now().0);
+        record.planned_ns = record.planned_ns.saturating_add(start);
+        record.due_ns = record.planned_ns;
+        self.outbox.post_waiting(RecorderMessage::Request(record));
+    }
+}
+
+fn ready(planned: PlannedRequest, record: Box<RequestRecord>, body: Bytes) -> ReadyRequest {
+    ReadyRequest {
+        request_id: planned.request_id,
+        cancel_after_ns: planned.cancel_after_ns,
+        stream: planned.stream,
+        record,
+        body,
+    }
+}
+
+fn prompt_identity(prompt: &PromptSpec) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for block in &prompt.blocks {
+        (block.hash, block.tokens).hash(&mut hasher);
+    }
+    if let Some(tail) = prompt.tail {
+        (tail.key, tail.tokens).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The request's row as far as the plan knows it; times are offsets from the plan's time zero until a worker takes it.
+fn record_of(planned: &PlannedRequest, phase: Phase) -> RequestRecord {
+    RequestRecord {
+        row: planned.row,
+        copy: planned.copy,
+        phase,
+        planned_ns: planned.planned_ns,
+        due_ns: planned.planned_ns,
+        trace_unix_ns: planned.trace_unix_ns,
+        predicted_cached_tokens: planned.predicted_cached_tokens,
+        input_tokens: Some(planned.input_tokens),
+        input_tokens_source: Some(Source::Estimated),
+        strata: Strata {
+            operation: Some(planned.operation),
+            endpoint: planned.endpoint.clone(),
+            model: planned.model.clone(),
+            provider: planned.provider.clone(),
+            route: planned.route.clone(),
+            stream: Some(planned.stream),
+            session_hash: planned.session_hash,
+            turn: planned.turn,
+            tenant_hash: planned.tenant_hash,
+            user_hash: planned.user_hash,
+            tags: planned.tags.clone(),
+            ..Strata::default()
+        },
+        ..RequestRecord::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracewheel_clock::RunClock;
+
+    #[test]
+    fn the_look_ahead_is_bounded_in_count_and_bytes_and_takes_one_giant() {
+        let shared = Shared::new(RunClock::start());
+        let budget = Budget::new(LookAhead { requests: 4, bytes: 100 });
+        assert!(budget.take(1_000, &shared), "one request always fits");
+        assert!(!budget.fits(1, 1, 1));
+        budget.give_back(1_000);
+        for _ in 0..4 {
+            assert!(budget.take(10, &shared));
+        }
+        assert!(!budget.fits(10, 1, 1) && !budget.was_filled());
+        shared.raise(Halt::Drain);
+        assert!(!budget.take(10, &shared), "a stop ends the waiting");
+        assert!(budget.was_filled());
+    }
+}

@@ -1,0 +1,209 @@
+//! The recorder: a thread that decodes what the senders read and writes it down.
+//!
+//! It is never waited for. It looks at its queue every few milliseconds instead of sleeping on it, so that a sender never
+//! pays the system call that would wake it.
+
+mod decode;
+mod health;
+mod totals;
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracewheel_clock::{Clock, blocking};
+use tracewheel_protocol::Provider;
+use tracewheel_record::{Manifest, RecordError, RequestRecord, RunSummary, RunWriter};
+use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus, Source};
+
+use crate::config::SECOND_NS;
+use crate::message::{EndedAttempt, RecorderMessage};
+use crate::shared::{Abort, Shared};
+
+use decode::Decoded;
+use health::HealthSampler;
+pub(crate) use totals::{Live, Totals};
+
+/// How long the recorder sleeps when its queue is empty.
+const NAP_NS: i64 = 5_000_000;
+/// Messages between two looks at the clock.
+const BATCH: u32 = 256;
+/// Time between two publications of the running totals.
+const PUBLISH_NS: i64 = 200_000_000;
+
+/// What the recorder is given.
+pub(crate) struct Recorder {
+    pub(crate) writer: RunWriter,
+    pub(crate) provider: &'static dyn Provider,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) messages: Receiver<RecorderMessage>,
+    pub(crate) live: Arc<Mutex<Live>>,
+    /// Failed requests in a row that end the run.
+    pub(crate) give_up_after: Option<u32>,
+}
+
+/// What the recorder hands back when all senders are gone.
+pub(crate) struct Recorded {
+    writer: RunWriter,
+    pub(crate) totals: Totals,
+}
+
+impl Recorded {
+    /// Counts what of the plan was not heard of, completes the manifest and closes the run.
+    pub(crate) fn finish(
+        mut self,
+        manifest: &Manifest,
+        clock: &dyn Clock,
+    ) -> Result<RunSummary, RecordError> {
+        let missing = manifest.plan.requests.saturating_sub(self.writer.counts().total());
+        if missing > 0 {
+            self.writer.unsent_without_row(missing);
+        }
+        self.writer.finish(manifest, clock)
+    }
+
+    /// Planned requests recorded so far.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.writer.counts().total()
+    }
+}
+
+impl Recorder {
+    /// Records until all senders are gone. After a failure it goes on emptying the queue, so that nobody waits for it.
+    pub(crate) fn run(self) -> Result<Recorded, RecordError> {
+        let Recorder { writer, provider, shared, messages, live, give_up_after } = self;
+        let mut desk = Desk {
+            health: HealthSampler::new(&shared),
+            writer,
+            provider,
+            shared,
+            totals: Totals::default(),
+            give_up_after,
+        };
+        let outcome = desk.record(&messages, &live);
+        match outcome {
+            Ok(()) => Ok(Recorded { writer: desk.writer, totals: desk.totals }),
+            Err(error) => {
+                desk.shared.abort(Abort::RecorderFailed);
+                messages.iter().for_each(drop);
+                Err(error)
+            }
+        }
+    }
+}
+
+struct Desk {
+    writer: RunWriter,
+    provider: &'static dyn Provider,
+    shared: Arc<Shared>,
+    totals: Totals,
+    health: HealthSampler,
+    give_up_after: Option<u32>,
+}
+
+impl Desk {
+    fn record(
+        &mut self,
+        messages: &Receiver<RecorderMessage>,
+        live: &Mutex<Live>,
+    ) -> Result<(), RecordError> {
+        let mut next_second = SECOND_NS;
+        let mut next_publication = 0;
+        loop {
+            let (taken, ended) = self.take_batch(messages)?;
+            let now = self.shared.clock.now().0;
+            if now >= next_publication || ended {
+                next_publication = now + PUBLISH_NS;
+                *live.lock().unwrap_or_else(PoisonError::into_inner) = self.totals.live();
+            }
+            if now >= next_second || ended {
+                let row = self.health.row(&self.shared);
+                self.totals.clock.note(&row);
+                self.writer.health(&row)?;
+                self.writer.flush()?;
+                next_second = (now / SECOND_NS + 1) * SECOND_NS;
+            }
+            if ended {
+                return Ok(());
+            }
+            if taken < BATCH {
+                blocking::sleep(NAP_NS);
+            }
+        }
+    }
+
+    /// Takes what lies in the queue, up to a batch, and whether all senders are gone.
+    fn take_batch(&mut self, messages: &Receiver<RecorderMessage>) -> Result<(u32, bool), RecordError> {
+        for taken in 0..BATCH {
+            match messages.try_recv() {
+                Ok(message) => self.take(message)?,
+                Err(TryRecvError::Empty) => return Ok((taken, false)),
+                Err(TryRecvError::Disconnected) => return Ok((taken, true)),
+            }
+        }
+        Ok((BATCH, false))
+    }
+
+    fn take(&mut self, message: RecorderMessage) -> Result<(), RecordError> {
+        self.shared.gauges.recorder_messages.fetch_sub(1, Ordering::Relaxed);
+        match message {
+            RecorderMessage::Released(record) => {
+                self.health.released();
+                self.writer.released(&record)
+            }
+            RecorderMessage::Attempt(ended) => self.attempt(*ended),
+            RecorderMessage::Request(record) => self.request(&record, None),
+        }
+    }
+
+    fn attempt(&mut self, mut ended: EndedAttempt) -> Result<(), RecordError> {
+        self.shared.gauges.recorder_bytes.fetch_sub(ended.held_bytes() as i64, Ordering::Relaxed);
+        self.health.attempt(&ended);
+        let (record, decoded) = decode::attempt(self.provider, &ended);
+        self.totals.attempt(&ended, &record, &decoded);
+        self.writer.attempt(&record)?;
+        if let Some(mut request) = ended.closes.take() {
+            complete(&mut request, &ended, record.status, record.reason, &decoded);
+            self.request(&request, Some(&decoded))?;
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, record: &RequestRecord, decoded: Option<&Decoded>) -> Result<(), RecordError> {
+        self.writer.request(record)?;
+        if record.status != RequestStatus::Unsent {
+            self.health.completed();
+        }
+        let failures = self.totals.request(record, decoded);
+        if record.phase == Phase::Measure
+            && self.give_up_after.is_some_and(|most| failures >= u64::from(most))
+        {
+            self.shared.abort(Abort::TargetFailing);
+        }
+        Ok(())
+    }
+}
+
+/// Fills in what the attempt that counted says about its request.
+fn complete(
+    request: &mut RequestRecord,
+    ended: &EndedAttempt,
+    status: AttemptStatus,
+    reason: Option<Reason>,
+    decoded: &Decoded,
+) {
+    (request.status, request.reason) = (status.into(), reason);
+    request.end_ns = Some(ended.end_ns);
+    request.first_output_ns = decoded.first_output_ns;
+    request.first_visible_ns = decoded.first_visible_ns;
+    request.last_output_ns = decoded.last_output_ns;
+    let usage = &decoded.usage;
+    if let Some(input) = usage.input_tokens {
+        (request.input_tokens, request.input_tokens_source) = (Some(input), Some(Source::Reported));
+    }
+    if let Some(cached) = usage.cached_tokens {
+        (request.cached_tokens, request.cached_tokens_source) = (Some(cached), Some(Source::Reported));
+    }
+    (request.output_tokens, request.output_tokens_source) = decoded.output_tokens();
+    request.strata.model_served.clone_from(&decoded.model_served);
+}

@@ -1,0 +1,170 @@
+//! What can be refused before anything is sent.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tracewheel_protocol::{PROVIDERS, Provider, provider};
+use tracewheel_transport::{Endpoint, ExchangeLimits};
+use tracewheel_workload::Plan;
+
+use crate::manifest::Known;
+use crate::survey::Survey;
+use crate::worker::{Rules, Target};
+use crate::{ReplayConfig, ReplayError};
+
+/// Everything that a run needs and that could have been wrong.
+pub(super) struct Checked {
+    pub(super) provider: &'static dyn Provider,
+    pub(super) endpoint: Endpoint,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) survey: Survey,
+    pub(super) target: Arc<Target>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) nonce: u64,
+    pub(super) workers: u32,
+}
+
+impl Checked {
+    pub(super) fn known<'a>(&'a self, plan: &'a Plan, config: &'a ReplayConfig) -> Known<'a> {
+        Known {
+            plan,
+            config,
+            survey: &self.survey,
+            provider: self.provider,
+            endpoint: &self.endpoint,
+            addresses: &self.addresses,
+            nonce: self.nonce,
+            workers: self.workers,
+        }
+    }
+}
+
+/// Checks a configuration and resolves what it names.
+pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, ReplayError> {
+    let provider = provider(&config.provider).ok_or_else(|| {
+        let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name()).collect();
+        refuse("provider", format!("{:?} is not known: take one of {}", config.provider, names.join(", ")))
+    })?;
+    numbers(config)?;
+    let endpoint = Endpoint::parse(&config.target).map_err(|source| ReplayError::Target { source })?;
+    let uri = endpoint
+        .uri(provider.path())
+        .map_err(|error| refuse("target", format!("{:?} has no usable path: {error}", config.target)))?;
+    let survey = Survey::of(plan).map_err(|source| ReplayError::Plan { source })?;
+    if config.model.is_none()
+        && let Some((row, count)) = survey.without_model
+    {
+        let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
+        return Err(refuse("model", problem));
+    }
+    let addresses = endpoint.resolve().map_err(|source| ReplayError::Target { source })?;
+    let target = Target {
+        addr: reachable(&addresses, config.connect_timeout_ns),
+        uri,
+        host: endpoint.host_header(),
+        streamed: headers(provider, config, true)?,
+        plain: headers(provider, config, false)?,
+    };
+    let workers = workers(config);
+    Ok(Checked {
+        rules: Arc::new(rules(config, plan.header().options.seed, workers)),
+        nonce: config.nonce.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
+        target: Arc::new(target),
+        provider,
+        endpoint,
+        addresses,
+        survey,
+        workers,
+    })
+}
+
+fn refuse(option: &'static str, problem: String) -> ReplayError {
+    ReplayError::Config { option, problem }
+}
+
+fn numbers(config: &ReplayConfig) -> Result<(), ReplayError> {
+    let positive = |option, value: i64| match value {
+        1.. => Ok(()),
+        _ => Err(refuse(option, format!("{value} must be positive"))),
+    };
+    positive("request_timeout", config.request_timeout_ns)?;
+    positive("connect_timeout", config.connect_timeout_ns)?;
+    positive("look_ahead.requests", i64::from(config.look_ahead.requests))?;
+    positive("recorder_queue.messages", i64::from(config.recorder_queue.messages))?;
+    positive("closed_loop", config.closed_loop.map_or(1, i64::from))?;
+    positive("workers", config.workers.map_or(1, i64::from))?;
+    positive("max_connections", config.max_connections.map_or(1, i64::from))?;
+    positive("prime_concurrency", i64::from(config.prime_concurrency))?;
+    if !config.temperature.is_finite() {
+        return Err(refuse("temperature", "it must be a finite number".to_owned()));
+    }
+    if !(0.0..=1.0).contains(&config.retry.jitter) {
+        return Err(refuse("retry.jitter", format!("{} must lie from 0 to 1", config.retry.jitter)));
+    }
+    if config.retry.max_retries > 1_000 {
+        return Err(refuse("retry.max_retries", format!("{} is above 1000", config.retry.max_retries)));
+    }
+    Ok(())
+}
+
+/// The sending threads: one where there are two cores (the target and the recorder want the other), else two.
+fn workers(config: &ReplayConfig) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let wanted = config.workers.map_or(if cores <= 2 { 1 } else { 2 }, u32::from);
+    let bound = config.closed_loop.unwrap_or(u32::MAX).min(config.max_connections.unwrap_or(u32::MAX));
+    wanted.min(bound).max(1)
+}
+
+fn rules(config: &ReplayConfig, seed: u64, workers: u32) -> Rules {
+    Rules {
+        retry: config.retry.clone(),
+        seed,
+        request_timeout_ns: config.request_timeout_ns,
+        connect_timeout_ns: config.connect_timeout_ns,
+        cancel_as_recorded: config.cancel_as_recorded,
+        limits: ExchangeLimits { max_body_bytes: config.max_response_bytes, ..ExchangeLimits::default() },
+        max_connections: config.max_connections.map_or(usize::MAX, |most| (most / workers).max(1) as usize),
+    }
+}
+
+/// The headers that every request carries.
+fn headers(provider: &dyn Provider, config: &ReplayConfig, stream: bool) -> Result<HeaderMap, ReplayError> {
+    let mut map = HeaderMap::new();
+    map.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static(concat!("tracewheel/", env!("CARGO_PKG_VERSION"))),
+    );
+    for (name, value) in provider.headers(stream) {
+        map.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    for (name, value) in &config.headers {
+        let wrong = |what: &str| refuse("headers", format!("{name:?} {what}"));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("is no header name"))?;
+        if [header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING].contains(&name) {
+            return Err(wrong("is set by tracewheel itself (a key comes from the environment or a file)"));
+        }
+        map.insert(
+            name,
+            HeaderValue::from_str(value).map_err(|_| wrong("has a value that no header can have"))?,
+        );
+    }
+    if let Some(secret) = &config.secret {
+        let (name, value) = provider.key_header(secret.expose());
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| refuse("secret", "the key holds bytes that no header can have".to_owned()))?;
+        value.set_sensitive(true);
+        map.insert(HeaderName::from_static(name), value);
+    }
+    Ok(map)
+}
+
+/// The first address that answers, else the first. A name with one address is not tried.
+fn reachable(addresses: &[SocketAddr], timeout_ns: i64) -> SocketAddr {
+    let timeout = Duration::from_nanos(timeout_ns.unsigned_abs());
+    let mut candidates = addresses.iter().filter(|_| addresses.len() > 1);
+    let answering = candidates.find(|addr| TcpStream::connect_timeout(addr, timeout).is_ok());
+    *answering.unwrap_or(&addresses[0])
+}

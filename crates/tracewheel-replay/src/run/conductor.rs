@@ -1,0 +1,378 @@
+//! The calling thread of a run: gives the commands, follows the stop signal, shows progress.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use tokio::sync::mpsc;
+use tracewheel_clock::{Clock, blocking};
+use tracewheel_record::{Manifest, RecordError};
+use tracewheel_transport::ConnectErrorKind;
+use tracewheel_workload::{Plan, WorkloadError};
+
+use crate::config::SECOND_NS;
+use crate::manifest::{complete, per_second, primes};
+use crate::message::ReadyRequest;
+use crate::prefetch::{Budget, Prefetch, Renderer};
+use crate::recorder::{Live, Recorded};
+use crate::shared::{Abort, Halt, Outbox, Shared};
+use crate::worker::{Answer, Command, Pace};
+use crate::{
+    Counts, ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopLevel, StopSignal, Tick,
+};
+
+use super::check::Checked;
+
+/// Time between two looks at answers and the stop signal.
+const NAP_NS: i64 = 5_000_000;
+/// Time between two ticks of progress.
+const TICK_NS: i64 = 200_000_000;
+/// From the word that the look-ahead is full to the plan's time zero, at least.
+const HEAD_START_NS: i64 = 50_000_000;
+/// Connections opened ahead where nothing else is said, at most.
+const MAX_WARM: u32 = 64;
+
+/// The calling thread's view of a run.
+pub(super) struct Conductor<'a, 'scope, 'env> {
+    pub(super) scope: &'scope Scope<'scope, 'env>,
+    pub(super) plan: &'env Plan,
+    pub(super) config: &'env ReplayConfig,
+    pub(super) checked: &'env Checked,
+    pub(super) shared: Arc<Shared>,
+    pub(super) stop: &'a StopSignal,
+    pub(super) events: &'a SyncSender<ReplayEvent>,
+    pub(super) live: Arc<Mutex<Live>>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) outbox: Outbox,
+    pub(super) answers: Receiver<Answer>,
+    pub(super) hands: Vec<mpsc::Sender<Command>>,
+    pub(super) progress: Progress,
+}
+
+/// What the conductor remembers between two looks.
+#[derive(Default)]
+pub(super) struct Progress {
+    phase: &'static str,
+    next_tick_ns: i64,
+    told: Option<Halt>,
+    drain_since_ns: Option<i64>,
+    recorder_peak: u64,
+    error: Option<ReplayError>,
+}
+
+/// How the sending went, for the closing word.
+pub(super) struct Conducted {
+    pub(super) error: Option<ReplayError>,
+    pub(super) stopped: StopLevel,
+    pub(super) gave_up: Option<String>,
+    pub(super) opened_ahead: u32,
+    pub(super) recorder_peak: u64,
+}
+
+type Prefetching<'scope, T> = ScopedJoinHandle<'scope, Result<T, WorkloadError>>;
+
+impl<'scope> Conductor<'_, 'scope, '_> {
+    /// Sends the whole plan. `worker_died` says whether a sending thread ended by itself.
+    pub(super) fn conduct(mut self, worker_died: &dyn Fn() -> bool) -> Conducted {
+        self.progress.phase = "prime";
+        let (opened_ahead, unreachable) = self.warm(worker_died);
+        if unreachable.is_some() {
+            self.shared.abort(Abort::TargetFailing);
+        }
+        if primes(self.config.cache) && self.shared.halt() == Halt::Running {
+            self.prime(worker_died);
+        }
+        self.measure(worker_died);
+        let gave_up = unreachable
+            .map(|kind| format!("cannot connect to {}: {kind}", self.checked.target.addr))
+            .or_else(|| {
+                let failing = self.shared.aborted() == Some(Abort::TargetFailing);
+                let most = self.config.give_up_after_failures.unwrap_or(0);
+                failing.then(|| format!("{most} requests in a row failed"))
+            });
+        Conducted {
+            error: self.progress.error,
+            stopped: self.stop.level(),
+            gave_up,
+            opened_ahead,
+            recorder_peak: self.progress.recorder_peak,
+        }
+    }
+
+    /// Opens connections before the first request; how many stand, and why none does.
+    fn warm(&mut self, worker_died: &dyn Fn() -> bool) -> (u32, Option<ConnectErrorKind>) {
+        let wanted = self.warm_connections();
+        let share = wanted.div_ceil(self.checked.workers).max(1);
+        self.command(|_| Command::Warm { connections: share });
+        let (mut opened, mut failed) = (0, None);
+        self.await_workers(worker_died, |answer| match answer {
+            Answer::Warmed { open, failure } => {
+                opened += open;
+                failed = failed.or(*failure);
+                true
+            }
+            _ => false,
+        });
+        (opened, failed.filter(|_| opened == 0))
+    }
+
+    /// About a second's arrivals, or as many as may be under way at once.
+    fn warm_connections(&self) -> u32 {
+        let header = self.plan.header();
+        let rate = per_second(header.requests, header.span_ns).unwrap_or(1.0).ceil().min(1e6) as u32;
+        let wanted = self.config.warm_connections.unwrap_or_else(|| {
+            self.config
+                .closed_loop
+                .unwrap_or(rate)
+                .min(MAX_WARM)
+                .min(u32::try_from(header.requests).unwrap_or(MAX_WARM))
+        });
+        wanted.clamp(1, self.config.max_connections.unwrap_or(u32::MAX))
+    }
+
+    fn prime(&mut self, worker_died: &dyn Fn() -> bool) {
+        let (inboxes, outlets) = self.inboxes();
+        let prefetch = self.prefetch(inboxes);
+        let plan = self.plan;
+        let thread = self.scope.spawn(move || prefetch.prime(plan));
+        let at_once = self.share(self.config.prime_concurrency);
+        self.start(outlets, Pace::Closed { at_once }, self.shared.clock.now().0);
+        self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
+        let outcome = thread.join();
+        self.note_prefetch(outcome.map(|outcome| outcome.map(drop)));
+    }
+
+    fn measure(&mut self, worker_died: &dyn Fn() -> bool) {
+        self.budget = Budget::like(&self.budget);
+        let (inboxes, outlets) = self.inboxes();
+        let prefetch = self.prefetch(inboxes);
+        let plan = self.plan;
+        let thread: Prefetching<'scope, ()> = self.scope.spawn(move || prefetch.measured(plan));
+        while !self.budget.was_filled() && self.shared.halt() == Halt::Running {
+            self.look(worker_died);
+            blocking::sleep(NAP_NS);
+        }
+        let start_ns = self.shared.clock.now().0 + HEAD_START_NS;
+        self.shared.begin_measuring(start_ns);
+        self.progress.phase = "measure";
+        let pace = match self.config.closed_loop {
+            Some(at_once) => Pace::Closed { at_once: self.share(at_once) },
+            None => Pace::Open,
+        };
+        self.start(outlets, pace, start_ns);
+        self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
+        let outcome = thread.join();
+        self.note_prefetch(outcome);
+    }
+
+    fn note_prefetch(&mut self, outcome: std::thread::Result<Result<(), WorkloadError>>) {
+        let error = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(source)) => ReplayError::Plan { source },
+            Err(_) => ReplayError::Internal { thread: "prefetch", problem: "it panicked".to_owned() },
+        };
+        self.shared.abort(Abort::PlanUnreadable);
+        self.progress.error.get_or_insert(error);
+    }
+
+    fn inboxes(&self) -> (Vec<mpsc::Sender<ReadyRequest>>, Vec<mpsc::Receiver<ReadyRequest>>) {
+        let room = (self.config.look_ahead.requests as usize).max(1);
+        self.hands.iter().map(|_| mpsc::channel(room)).unzip()
+    }
+
+    fn prefetch(&self, inboxes: Vec<mpsc::Sender<ReadyRequest>>) -> Prefetch {
+        Prefetch {
+            renderer: Renderer::new(self.checked.provider, self.config, self.checked.nonce),
+            inboxes,
+            budget: Arc::clone(&self.budget),
+            shared: Arc::clone(&self.shared),
+            outbox: self.outbox.clone(),
+        }
+    }
+
+    /// A worker's part of what may be under way at once.
+    fn share(&self, at_once: u32) -> usize {
+        at_once.div_ceil(self.checked.workers).max(1) as usize
+    }
+
+    fn start(&self, outlets: Vec<mpsc::Receiver<ReadyRequest>>, pace: Pace, start_ns: i64) {
+        let mut outlets = outlets.into_iter();
+        let budget = &self.budget;
+        self.command(|_| Command::Phase {
+            inbox: outlets.next().expect("one inbox was made for each worker"),
+            budget: Arc::clone(budget),
+            pace,
+            start_ns,
+        });
+    }
+
+    fn command(&self, mut command: impl FnMut(usize) -> Command) {
+        for (number, hand) in self.hands.iter().enumerate() {
+            if hand.blocking_send(command(number)).is_err() {
+                self.shared.abort(Abort::ThreadDied);
+            }
+        }
+    }
+
+    /// Waits until every worker has given the expected answer, and looks after the run meanwhile.
+    fn await_workers(&mut self, worker_died: &dyn Fn() -> bool, mut expected: impl FnMut(&Answer) -> bool) {
+        let mut missing = self.hands.len();
+        while missing > 0 {
+            match self.answers.try_recv() {
+                Ok(Answer::Failed { source }) => {
+                    let what = "a worker's event loop";
+                    self.progress.error.get_or_insert(ReplayError::Start { what, source });
+                    self.shared.abort(Abort::ThreadDied);
+                    missing -= 1;
+                }
+                Ok(answer) => missing -= usize::from(expected(&answer)),
+                Err(_) if worker_died() => {
+                    // Whoever died won't answer; the others get a moment to end what they have.
+                    self.shared.abort(Abort::ThreadDied);
+                    self.look(worker_died);
+                    blocking::sleep(20 * NAP_NS);
+                    return;
+                }
+                Err(_) => {
+                    self.look(worker_died);
+                    blocking::sleep(NAP_NS);
+                }
+            }
+        }
+    }
+
+    /// One look at the stop signal, the drain limit and the clock.
+    fn look(&mut self, worker_died: &dyn Fn() -> bool) {
+        match self.stop.level() {
+            StopLevel::Running => {}
+            StopLevel::Drain => self.shared.raise(Halt::Drain),
+            StopLevel::Cut => self.shared.raise(Halt::Cut),
+        }
+        let now = self.shared.clock.now().0;
+        self.limit_drain(now);
+        let halt = self.shared.halt();
+        if halt > Halt::Running && self.progress.told != Some(halt) && !worker_died() {
+            self.progress.told = Some(halt);
+            for hand in &self.hands {
+                // A full queue means that it will look soon anyway.
+                let _busy = hand.try_send(Command::Look);
+            }
+        }
+        let waiting = self.shared.gauges.recorder_messages.load(Ordering::Relaxed).max(0).unsigned_abs();
+        self.progress.recorder_peak = self.progress.recorder_peak.max(waiting);
+        self.shared.gauges.rendered.store(self.budget.requests(), Ordering::Relaxed);
+        if now >= self.progress.next_tick_ns {
+            self.progress.next_tick_ns = now + TICK_NS;
+            let _missed = self.events.try_send(ReplayEvent::Tick(self.tick(now)));
+        }
+    }
+
+    /// Ends the waiting for requests in flight when all that is to be released was, for long enough.
+    fn limit_drain(&mut self, now: i64) {
+        let all_sent = self.shared.gauges.sent.load(Ordering::Relaxed) == self.plan.header().requests;
+        if !all_sent && self.shared.halt() == Halt::Running {
+            return;
+        }
+        let since = *self.progress.drain_since_ns.get_or_insert(now);
+        if self.progress.phase == "measure" {
+            self.progress.phase = "drain";
+        }
+        if self.config.drain_timeout_ns.is_some_and(|limit| now - since >= limit) {
+            self.shared.raise(Halt::DrainLimit);
+        }
+    }
+
+    fn tick(&self, now: i64) -> Tick {
+        let gauges = &self.shared.gauges;
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let positive = |value: i64| value.max(0).unsigned_abs();
+        Tick {
+            phase: self.progress.phase,
+            elapsed_ns: self.shared.measure_start_ns().map_or(-1, |start| now - start),
+            planned: self.plan.header().requests,
+            sent: gauges.sent.load(Ordering::Relaxed),
+            in_flight: positive(gauges.in_flight.load(Ordering::Relaxed)),
+            ok: live.counts.ok,
+            failed: live.counts.failed,
+            cancelled: live.counts.cancelled,
+            interrupted: live.counts.interrupted,
+            unsent: live.counts.unsent,
+            retries: gauges.retries.load(Ordering::Relaxed),
+            late_p50_ns: live.late.p50_ns,
+            late_p99_ns: live.late.p99_ns,
+            ttft_p50_ns: live.ttft.p50_ns,
+            ttft_p95_ns: live.ttft.p95_ns,
+            e2e_p95_ns: live.e2e.p95_ns,
+            output_tokens: live.output_tokens,
+            recorder_queue: positive(gauges.recorder_messages.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Closes the run and says how it went.
+pub(super) fn report(
+    recorded: Recorded,
+    mut manifest: Manifest,
+    conducted: &Conducted,
+    shared: &Shared,
+    plan: &Plan,
+    started: &Started,
+) -> Result<RunReport, RecordError> {
+    let totals = &recorded.totals;
+    complete(&mut manifest, totals, shared, conducted.stopped, conducted.opened_ahead);
+    let released = totals.first_release_ns.zip(totals.last_release_ns);
+    let span_ns = released.map_or(0, |(first, last)| last - first);
+    let started_ns = shared.measure_start_ns();
+    let mut report = RunReport {
+        run_id: started.run_id.clone(),
+        run_dir: PathBuf::new(),
+        counts: Counts { planned: plan.header().requests, ..totals.counts },
+        reasons: totals.reasons.clone(),
+        attempts: totals.attempts,
+        retries: shared.gauges.retries.load(Ordering::Relaxed),
+        primed: totals.primed,
+        connections: shared.gauges.connections_opened.load(Ordering::Relaxed),
+        stale_connections: shared.gauges.stale_connections.load(Ordering::Relaxed),
+        lateness: totals.lateness.quantiles(),
+        ttft: totals.ttft.quantiles(),
+        e2e: totals.e2e.quantiles(),
+        offered_per_s: per_second(plan.header().requests, plan.header().span_ns),
+        achieved_per_s: per_second(totals.in_flight.count(), span_ns),
+        measured_ns: started_ns.zip(totals.last_end_ns).map_or(0, |(start, end)| (end - start).max(0)),
+        stopped: conducted.stopped,
+        gave_up: conducted.gave_up.clone(),
+        warnings: Vec::new(),
+    };
+    manifest.warnings.extend(warnings(&report, totals.local_failures));
+    report.warnings.clone_from(&manifest.warnings);
+    let summary = recorded.finish(&manifest, shared.clock.as_ref())?;
+    let counts = summary.counts;
+    report.run_dir = summary.dir;
+    report.counts = Counts {
+        planned: report.counts.planned,
+        ok: counts.ok,
+        failed: counts.failed,
+        cancelled: counts.cancelled,
+        interrupted: counts.interrupted,
+        unsent: counts.unsent,
+    };
+    Ok(report)
+}
+
+fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(p99) = report.lateness.p99_ns.filter(|p99| *p99 > SECOND_NS / 200) {
+        warnings.push(format!(
+            "the generator was late: p99 of lateness is {:.1} ms; give it more CPU or a lower speed",
+            p99 as f64 / 1e6
+        ));
+    }
+    if local_failures > 0 {
+        warnings.push(format!(
+            "{local_failures} attempts failed because this machine ran out of file descriptors or ports (see ulimit -n)"
+        ));
+    }
+    warnings
+}

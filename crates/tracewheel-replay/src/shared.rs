@@ -1,0 +1,246 @@
+//! What all threads of a run share: the clock, counters, and the word that it is over.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracewheel_clock::RunClock;
+
+use crate::message::RecorderMessage;
+
+/// Why a run stopped itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Abort {
+    /// The recorder's queue is full.
+    RecorderBehind = 1,
+    /// The recorder or its disk failed.
+    RecorderFailed = 2,
+    /// Too many requests failed in a row, or the target can't be reached.
+    TargetFailing = 3,
+    /// The plan can't be read on.
+    PlanUnreadable = 4,
+    /// A thread of the run died.
+    ThreadDied = 5,
+}
+
+impl Abort {
+    fn from_code(code: u8) -> Option<Self> {
+        [
+            Abort::RecorderBehind,
+            Abort::RecorderFailed,
+            Abort::TargetFailing,
+            Abort::PlanUnreadable,
+            Abort::ThreadDied,
+        ]
+        .into_iter()
+        .find(|abort| *abort as u8 == code)
+    }
+}
+
+/// How a run is being ended; each level includes the ones before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Halt {
+    /// It is not.
+    Running = 0,
+    /// A person asked for no further releases.
+    Drain = 1,
+    /// The time for draining is over.
+    DrainLimit = 2,
+    /// A person cut it.
+    Cut = 3,
+    /// It stopped itself.
+    Abort = 4,
+}
+
+/// Counters that progress and health read; nothing is decided by them.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    /// Planned requests released.
+    pub(crate) sent: AtomicU64,
+    /// Requests released and not ended.
+    pub(crate) in_flight: AtomicI64,
+    /// Attempts beyond the first.
+    pub(crate) retries: AtomicU64,
+    /// Entries in the workers' wheels.
+    pub(crate) wheel_entries: AtomicI64,
+    /// Requests rendered and not yet released.
+    pub(crate) rendered: AtomicI64,
+    /// Connections open.
+    pub(crate) connections_open: AtomicI64,
+    /// Connections opened so far.
+    pub(crate) connections_opened: AtomicU64,
+    /// Armed connections that the server closed before a byte was written.
+    pub(crate) stale_connections: AtomicU64,
+    /// Messages that wait for the recorder.
+    pub(crate) recorder_messages: AtomicI64,
+    /// Bytes that they hold.
+    pub(crate) recorder_bytes: AtomicI64,
+}
+
+/// What all threads of a run share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<RunClock>,
+    pub(crate) gauges: Gauges,
+    abort: AtomicU8,
+    halt: AtomicU8,
+    /// The measured phase has begun: the run clock's value of its time zero.
+    measure_start_ns: AtomicI64,
+    measuring: AtomicBool,
+    /// Smallest and all handshake times seen, for the vantage.
+    round_trips_ns: Mutex<Vec<i64>>,
+}
+
+/// Handshakes kept for the vantage.
+const ROUND_TRIPS: usize = 4096;
+
+impl Shared {
+    pub(crate) fn new(clock: Arc<RunClock>) -> Arc<Self> {
+        Arc::new(Shared {
+            clock,
+            gauges: Gauges::default(),
+            abort: AtomicU8::new(0),
+            halt: AtomicU8::new(Halt::Running as u8),
+            measure_start_ns: AtomicI64::new(0),
+            measuring: AtomicBool::new(false),
+            round_trips_ns: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Ends the run for `why`, unless it is being ended for another reason already.
+    pub(crate) fn abort(&self, why: Abort) {
+        let _ = self.abort.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
+        self.raise(Halt::Abort);
+    }
+
+    /// Why the run stopped itself, if it did.
+    pub(crate) fn aborted(&self) -> Option<Abort> {
+        Abort::from_code(self.abort.load(Ordering::Acquire))
+    }
+
+    /// Goes to `halt` unless the run has gone further already. Workers see it at their next turn.
+    pub(crate) fn raise(&self, halt: Halt) {
+        self.halt.fetch_max(halt as u8, Ordering::AcqRel);
+    }
+
+    /// How the run is being ended.
+    pub(crate) fn halt(&self) -> Halt {
+        match self.halt.load(Ordering::Acquire) {
+            0 => Halt::Running,
+            1 => Halt::Drain,
+            2 => Halt::DrainLimit,
+            3 => Halt::Cut,
+            _ => Halt::Abort,
+        }
+    }
+
+    /// Says when the measured phase's time zero is.
+    pub(crate) fn begin_measuring(&self, at_ns: i64) {
+        self.measure_start_ns.store(at_ns, Ordering::Release);
+        self.measuring.store(true, Ordering::Release);
+    }
+
+    /// The measured phase's time zero, once it is known.
+    pub(crate) fn measure_start_ns(&self) -> Option<i64> {
+        self.measuring.load(Ordering::Acquire).then(|| self.measure_start_ns.load(Ordering::Acquire))
+    }
+
+    /// Notes how long a handshake took.
+    pub(crate) fn note_round_trip(&self, ns: i64) {
+        let mut all = self.round_trips_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < ROUND_TRIPS {
+            all.push(ns);
+        }
+    }
+
+    /// The handshakes noted, ascending.
+    pub(crate) fn round_trips(&self) -> Vec<i64> {
+        let mut all = self.round_trips_ns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// The senders' end of the recorder's queue. Never waits while the run is on.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox {
+    sender: SyncSender<RecorderMessage>,
+    shared: Arc<Shared>,
+    max_bytes: i64,
+}
+
+impl Outbox {
+    pub(crate) fn new(sender: SyncSender<RecorderMessage>, shared: Arc<Shared>, max_bytes: u64) -> Self {
+        Outbox { sender, shared, max_bytes: i64::try_from(max_bytes).unwrap_or(i64::MAX) }
+    }
+
+    /// Hands a message over. A full queue ends the run; from then on nothing is due and the caller waits instead.
+    pub(crate) fn post(&self, message: RecorderMessage) {
+        let bytes = match &message {
+            RecorderMessage::Attempt(ended) => ended.held_bytes() as i64,
+            RecorderMessage::Released(_) | RecorderMessage::Request(_) => 0,
+        };
+        let gauges = &self.shared.gauges;
+        let held = gauges.recorder_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        gauges.recorder_messages.fetch_add(1, Ordering::Relaxed);
+        if held > self.max_bytes {
+            self.shared.abort(Abort::RecorderBehind);
+        }
+        match self.sender.try_send(message) {
+            Ok(()) => {}
+            Err(TrySendError::Full(message)) => {
+                self.shared.abort(Abort::RecorderBehind);
+                self.wait_and_send(message);
+            }
+            Err(TrySendError::Disconnected(_)) => self.shared.abort(Abort::RecorderFailed),
+        }
+    }
+
+    /// Hands a message over and waits for room: for threads without due times.
+    pub(crate) fn post_waiting(&self, message: RecorderMessage) {
+        self.shared.gauges.recorder_messages.fetch_add(1, Ordering::Relaxed);
+        self.wait_and_send(message);
+    }
+
+    fn wait_and_send(&self, message: RecorderMessage) {
+        if self.sender.send(message).is_err() {
+            self.shared.abort(Abort::RecorderFailed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_to_abort_stays_and_halts_only_go_further() {
+        let shared = Shared::new(RunClock::start());
+        assert_eq!((shared.halt(), shared.aborted()), (Halt::Running, None));
+        shared.raise(Halt::Cut);
+        shared.raise(Halt::Drain);
+        assert_eq!(shared.halt(), Halt::Cut);
+        shared.abort(Abort::RecorderBehind);
+        shared.abort(Abort::TargetFailing);
+        assert_eq!((shared.halt(), shared.aborted()), (Halt::Abort, Some(Abort::RecorderBehind)));
+    }
+
+    #[test]
+    fn a_full_recorder_queue_ends_the_run() {
+        let shared = Shared::new(RunClock::start());
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let outbox = Outbox::new(sender, Arc::clone(&shared), 1 << 20);
+        outbox.post(RecorderMessage::Released(Default::default()));
+        assert_eq!(shared.aborted(), None);
+        let reader = std::thread::spawn(move || {
+            tracewheel_clock::blocking::sleep(5_000_000);
+            receiver.iter().count()
+        });
+        outbox.post(RecorderMessage::Released(Default::default()));
+        assert_eq!(shared.aborted(), Some(Abort::RecorderBehind));
+        drop(outbox);
+        assert_eq!(reader.join().unwrap(), 2, "what did not fit is handed over after all");
+    }
+}

@@ -1,0 +1,211 @@
+//! A sending thread: one `current_thread` runtime, one task, which owns the wheels and its connections.
+//!
+//! Each turn of the task does what is most urgent first: releases that are due, then (never within the waiter's margin
+//! before the next release) chores such as arming and time-outs, then connections that became readable. Between any two
+//! pieces of work it looks at the clock again. Then it rests: on the timer, on its sockets, on its inbox.
+
+mod ending;
+mod flight;
+mod send;
+mod slots;
+mod turn;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::SyncSender;
+
+use http::{HeaderMap, HeaderValue, Uri};
+use tokio::sync::mpsc;
+use tracewheel_clock::{Clock, PreciseWaiter, WaiterOptions};
+use tracewheel_transport::{ConnectErrorKind, ExchangeLimits};
+use tracewheel_wheel::Wheel;
+
+use crate::message::ReadyRequest;
+use crate::prefetch::Budget;
+use crate::retry::RetryPolicy;
+use crate::shared::{Halt, Outbox, Shared};
+
+use flight::Flights;
+use slots::Slots;
+
+/// Where requests go and what stands in their heads.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) addr: SocketAddr,
+    pub(crate) uri: Uri,
+    pub(crate) host: HeaderValue,
+    /// Headers of every request, for streamed and for plain answers. The authorization among them is marked sensitive.
+    pub(crate) streamed: HeaderMap,
+    pub(crate) plain: HeaderMap,
+}
+
+/// The rules of a run, as its workers keep them.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) retry: RetryPolicy,
+    pub(crate) seed: u64,
+    pub(crate) request_timeout_ns: i64,
+    pub(crate) connect_timeout_ns: i64,
+    pub(crate) cancel_as_recorded: bool,
+    pub(crate) limits: ExchangeLimits,
+    /// Connections of one worker, at most.
+    pub(crate) max_connections: usize,
+}
+
+/// What a worker is told to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Open so many connections.
+    Warm { connections: u32 },
+    /// Send what comes out of an inbox, until it is closed and all is done.
+    Phase {
+        /// Rendered requests.
+        inbox: mpsc::Receiver<ReadyRequest>,
+        /// Whose places they take.
+        budget: Arc<Budget>,
+        /// When they are released.
+        pace: Pace,
+        /// Time zero of their plan on the run clock.
+        start_ns: i64,
+    },
+    /// Look at the shared state again.
+    Look,
+}
+
+/// When requests are released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Each at its time.
+    Open,
+    /// As soon as fewer than so many are under way.
+    Closed { at_once: usize },
+}
+
+/// A worker's answer to a command.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// So many connections stand; the first failure, if any.
+    Warmed { open: u32, failure: Option<ConnectErrorKind> },
+    /// The phase is done.
+    PhaseDone,
+    /// The worker can't go on.
+    Failed { source: io::Error },
+}
+
+/// Everything a worker thread is given.
+pub(crate) struct Setup {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) outbox: Outbox,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) target: Arc<Target>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) connection_numbers: Arc<AtomicU32>,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) answers: SyncSender<Answer>,
+}
+
+/// Things to do that are not a release.
+#[derive(Debug, Clone, Copy)]
+enum Chore {
+    Arm(u32),
+    Timeout(u32),
+    Cancel(u32),
+    ConnectTimeout { slot: u32, number: u32 },
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    outbox: Outbox,
+    budget: Arc<Budget>,
+    target: Arc<Target>,
+    rules: Arc<Rules>,
+    commands: mpsc::Receiver<Command>,
+    /// Releases; waited for to the microsecond.
+    sends: Wheel<u32>,
+    /// Everything else; never looked at shortly before a release.
+    chores: Wheel<Chore>,
+    precise: PreciseWaiter,
+    lax: PreciseWaiter,
+    slots: Slots,
+    flights: Flights,
+    /// Closed loop: flights that wait for their turn, in planned order.
+    line: VecDeque<u32>,
+    /// Flights that found no connection free.
+    starving: VecDeque<u32>,
+    /// Flights that were released and have not ended.
+    under_way: usize,
+    inbox: Option<mpsc::Receiver<ReadyRequest>>,
+    /// What the inbox gave while the worker rested.
+    arrived: Option<ReadyRequest>,
+    pace: Pace,
+    /// Time zero of the phase's plan on the run clock.
+    start_ns: i64,
+    /// How the run is being ended, as far as acted on.
+    halt: Halt,
+    /// A long handshake seen lately: connections are begun this much ahead, at least.
+    handshake_ns: i64,
+    /// Connections being made.
+    connecting: usize,
+    connect_failure: Option<ConnectErrorKind>,
+    gauged: Gauged,
+}
+
+/// What was added to the shared gauges so far.
+#[derive(Debug, Default)]
+struct Gauged {
+    connections: i64,
+    wheel_entries: i64,
+}
+
+/// Runs a worker until its commands end.
+pub(crate) fn run(setup: Setup) {
+    let answers = setup.answers.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().event_interval(1).build();
+    let outcome = runtime.and_then(|runtime| {
+        // The worker bounds its own work between two looks at the reactor; tokio's budget would cut it at odd places.
+        runtime.block_on(tokio::task::unconstrained(serve(setup)))
+    });
+    if let Err(source) = outcome {
+        // Nobody listens any more only when the run is over.
+        let _unheard = answers.send(Answer::Failed { source });
+    }
+}
+
+async fn serve(setup: Setup) -> io::Result<()> {
+    let Setup { shared, outbox, budget, target, rules, connection_numbers, commands, answers } = setup;
+    let clock = Arc::clone(&shared.clock);
+    let now = clock.now().0;
+    let worker = Worker {
+        sends: Wheel::new(now),
+        chores: Wheel::new(now),
+        precise: PreciseWaiter::new(Arc::clone(&clock))?,
+        lax: PreciseWaiter::with_options(
+            Arc::clone(&clock),
+            WaiterOptions { max_spin_ns: 0, max_spin_percent: 0 },
+        )?,
+        slots: Slots::new(clock, target.addr, rules.limits, connection_numbers),
+        shared,
+        outbox,
+        budget,
+        target,
+        rules,
+        commands,
+        flights: Flights::default(),
+        line: VecDeque::new(),
+        starving: VecDeque::new(),
+        under_way: 0,
+        inbox: None,
+        arrived: None,
+        pace: Pace::Open,
+        start_ns: 0,
+        halt: Halt::Running,
+        handshake_ns: 0,
+        connecting: 0,
+        connect_failure: None,
+        gauged: Gauged::default(),
+    };
+    worker.obey(answers).await
+}

@@ -1,0 +1,267 @@
+//! How attempts and requests end.
+
+use std::sync::atomic::Ordering;
+
+use tracewheel_clock::{Clock, RunNs};
+use tracewheel_timeline::vocab::{AttemptStatus, Reason, RequestStatus};
+use tracewheel_transport::{ConnectErrorKind, ExchangeErrorKind, ExchangeOutcome};
+
+use crate::message::{EndedAttempt, RecorderMessage, close};
+use crate::retry::{Failure, Verdict, jitter, server_delay_ns};
+use crate::shared::Halt;
+use crate::stamp::best_ns;
+
+use super::Worker;
+use super::flight::{Flight, Stage};
+
+/// Connections that may break under one attempt before a byte is written; then it counts as a broken attempt.
+const MAX_MOVES: u8 = 16;
+
+/// How an attempt ended.
+struct AttemptEnd {
+    status: AttemptStatus,
+    reason: Option<Reason>,
+    outcome: Option<Box<ExchangeOutcome>>,
+    end_ns: i64,
+    detail: Option<String>,
+}
+
+impl Worker {
+    pub(super) fn exchange_ended(&mut self, number: u32, outcome: Box<ExchangeOutcome>) {
+        let flight = self.flights.get(number);
+        let error = outcome.error.as_ref();
+        if error.is_some_and(|error| error.kind == ExchangeErrorKind::ClosedBeforeWrite)
+            && flight.moves < MAX_MOVES
+        {
+            flight.moves += 1;
+            flight.stage = Stage::Unarmed;
+            self.shared.gauges.stale_connections.fetch_add(1, Ordering::Relaxed);
+            return self.arm_again(number);
+        }
+        let (status, reason) = judge(&outcome);
+        let detail = error.map(|error| error.detail.clone());
+        let end_ns = end_ns(&outcome).unwrap_or_else(|| self.shared.clock.now().0);
+        self.end_attempt(number, AttemptEnd { status, reason, outcome: Some(outcome), end_ns, detail });
+    }
+
+    pub(super) fn connect_failed(&mut self, flight: Option<u32>, kind: ConnectErrorKind, detail: String) {
+        self.connect_failure = Some(kind);
+        let Some(number) = flight else { return };
+        let flight = self.flights.get(number);
+        flight.stage = Stage::Unarmed;
+        if flight.released_ns.is_none() {
+            // Not yet due: another connection is tried when it is.
+            return;
+        }
+        let end = AttemptEnd {
+            status: AttemptStatus::Failed,
+            reason: Some(connect_reason(kind)),
+            outcome: None,
+            end_ns: self.shared.clock.now().0,
+            detail: Some(detail),
+        };
+        self.end_attempt(number, end);
+    }
+
+    pub(super) fn time_out(&mut self, number: u32) {
+        self.abort_attempt(number, AttemptStatus::Failed, Reason::TotalTimeout);
+    }
+
+    /// The recorded client left now.
+    pub(super) fn cancel(&mut self, number: u32) {
+        if self.flights.get(number).released_ns.is_some() {
+            self.abort_attempt(number, AttemptStatus::Cancelled, Reason::CancelledAsRecorded);
+        } else {
+            self.end_between_attempts(number, RequestStatus::Cancelled, Reason::CancelledAsRecorded);
+        }
+    }
+
+    /// The run ends before the request does.
+    pub(super) fn interrupt(&mut self, number: u32) {
+        let reason = match self.halt {
+            Halt::DrainLimit => Reason::InterruptedByDrainLimit,
+            Halt::Abort => Reason::InterruptedByAbort,
+            Halt::Running | Halt::Drain | Halt::Cut => Reason::InterruptedByUser,
+        };
+        if self.flights.get(number).released_ns.is_some() {
+            self.abort_attempt(number, AttemptStatus::Interrupted, reason);
+        } else {
+            self.end_between_attempts(number, RequestStatus::Interrupted, reason);
+        }
+    }
+
+    fn abort_attempt(&mut self, number: u32, status: AttemptStatus, reason: Reason) {
+        let now = self.shared.clock.now();
+        let outcome = self.leave_connection(number, now, reason.as_str());
+        let end = AttemptEnd { status, reason: Some(reason), outcome, end_ns: now.0, detail: None };
+        self.end_attempt(number, end);
+        self.feed_starving();
+    }
+
+    /// Takes a flight from whatever connection it has or waits for.
+    fn leave_connection(&mut self, number: u32, now: RunNs, why: &str) -> Option<Box<ExchangeOutcome>> {
+        let flight = self.flights.get(number);
+        match std::mem::replace(&mut flight.stage, Stage::Unarmed) {
+            Stage::Unarmed => None,
+            Stage::Starving => {
+                self.starving.retain(|waiting| *waiting != number);
+                None
+            }
+            Stage::Connecting(slot) => {
+                self.slots.disown(slot);
+                None
+            }
+            Stage::Armed(slot) | Stage::Running(slot) => self.slots.abort(slot, now, why),
+        }
+    }
+
+    fn end_attempt(&mut self, number: u32, end: AttemptEnd) {
+        let flight = self.flights.get(number);
+        if let Some(key) = flight.alarms.timeout.take() {
+            self.chores.cancel(key);
+        }
+        flight.stage = Stage::Unarmed;
+        let end_unix_ns = self.shared.clock.wall(RunNs(end.end_ns));
+        let response = end.outcome.as_ref().and_then(|outcome| outcome.response.as_ref());
+        let retry_after_ns = response.and_then(|head| server_delay_ns(&head.headers, end_unix_ns));
+        let verdict = match end.reason {
+            Some(reason) if end.status == AttemptStatus::Failed && self.halt < Halt::DrainLimit => {
+                let response = response.map(|head| (head.status.as_u16(), &head.headers));
+                let retries = u32::from(flight.attempt - 1);
+                let failure = Failure { reason, response, end_unix_ns, retries };
+                let (seed, id) = (self.rules.seed, flight.request_id);
+                self.rules.retry.decide(failure, || jitter(seed, id, retries))
+            }
+            _ => Verdict::Final,
+        };
+        let mut ended = Box::new(EndedAttempt {
+            row: flight.record.row,
+            copy: flight.record.copy,
+            attempt: flight.attempt,
+            phase: flight.record.phase,
+            due_ns: flight.due_ns,
+            released_ns: flight.released_ns.unwrap_or(flight.due_ns),
+            in_flight: flight.in_flight_seen,
+            connection: flight.used.take(),
+            status: end.status,
+            reason: end.reason,
+            retry_after_ns,
+            outcome: end.outcome.map(|outcome| *outcome),
+            end_ns: end.end_ns,
+            detail: end.detail,
+            closes: None,
+        });
+        match verdict {
+            Verdict::Retry { delay_ns } => {
+                self.outbox.post(RecorderMessage::Attempt(ended));
+                self.retry(number, end.end_ns, delay_ns);
+            }
+            Verdict::Final => {
+                let mut flight = self.take_off(number);
+                close(&mut flight.record, end.status.into(), end.reason);
+                flight.record.final_attempt = flight.attempt;
+                flight.record.attempts = flight.attempt;
+                ended.closes = Some(flight.record);
+                self.outbox.post(RecorderMessage::Attempt(ended));
+                self.pump();
+            }
+        }
+    }
+
+    fn retry(&mut self, number: u32, end_ns: i64, delay_ns: i64) {
+        let flight = self.flights.get(number);
+        flight.attempt += 1;
+        flight.due_ns = end_ns.saturating_add(delay_ns);
+        flight.record.backoff_ns = flight.record.backoff_ns.saturating_add(delay_ns);
+        flight.released_ns = None;
+        flight.moves = 0;
+        if flight.is_measured() {
+            self.shared.gauges.retries.fetch_add(1, Ordering::Relaxed);
+        }
+        self.schedule(number);
+    }
+
+    /// Ends a request that waits for a retry.
+    fn end_between_attempts(&mut self, number: u32, status: RequestStatus, reason: Reason) {
+        let now = self.shared.clock.now();
+        self.leave_connection(number, now, reason.as_str());
+        let mut flight = self.take_off(number);
+        close(&mut flight.record, status, Some(reason));
+        flight.record.attempts = flight.attempt - 1;
+        flight.record.final_attempt = flight.attempt - 1;
+        flight.record.end_ns = Some(now.0);
+        self.outbox.post(RecorderMessage::Request(flight.record));
+        self.pump();
+        self.feed_starving();
+    }
+
+    /// Ends a request that was never released.
+    pub(super) fn drop_unsent(&mut self, number: u32) {
+        let now = self.shared.clock.now();
+        let reason = match self.shared.aborted() {
+            Some(_) => Reason::RunAborted,
+            None => Reason::StoppedByUser,
+        };
+        self.leave_connection(number, now, reason.as_str());
+        self.line.retain(|waiting| *waiting != number);
+        let mut flight = self.take_off(number);
+        self.budget.give_back(flight.body.len());
+        close(&mut flight.record, RequestStatus::Unsent, Some(reason));
+        self.outbox.post(RecorderMessage::Request(flight.record));
+    }
+
+    /// Takes a flight out of every list.
+    fn take_off(&mut self, number: u32) -> Flight {
+        let flight = self.flights.remove(number);
+        let alarms = flight.alarms;
+        if let Some(key) = alarms.send {
+            self.sends.cancel(key);
+        }
+        for key in [alarms.arm, alarms.timeout, alarms.cancel].into_iter().flatten() {
+            self.chores.cancel(key);
+        }
+        if flight.begun {
+            self.under_way -= 1;
+            self.shared.gauges.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+        flight
+    }
+}
+
+/// What the transport and the status say; the body may still say otherwise.
+fn judge(outcome: &ExchangeOutcome) -> (AttemptStatus, Option<Reason>) {
+    let by_status = outcome.response.as_ref().and_then(|head| Reason::from_http_status(head.status.as_u16()));
+    let by_transport = outcome.error.as_ref().map(|error| match error.kind {
+        ExchangeErrorKind::ClosedBeforeWrite | ExchangeErrorKind::ResetBeforeResponse => {
+            Reason::ResetBeforeResponse
+        }
+        ExchangeErrorKind::ResetMidResponse => Reason::ResetMidStream,
+        ExchangeErrorKind::Malformed => Reason::HttpProtocol,
+        ExchangeErrorKind::BodyTooLarge => Reason::LimitExceeded,
+        // Who aborts says why; an exchange that ends by itself was not aborted.
+        ExchangeErrorKind::Aborted => Reason::Internal,
+    });
+    match by_status.or(by_transport) {
+        None => (AttemptStatus::Ok, None),
+        Some(reason) => (AttemptStatus::Failed, Some(reason)),
+    }
+}
+
+/// When an exchange ended: the kernel's stamp of the read that completed it, where it has one.
+fn end_ns(outcome: &ExchangeOutcome) -> Option<i64> {
+    let end = outcome.end_ns?;
+    match outcome.reads.last() {
+        Some(read) if read.user_ns == end => Some(best_ns(read)),
+        _ => Some(end.0),
+    }
+}
+
+fn connect_reason(kind: ConnectErrorKind) -> Reason {
+    match kind {
+        ConnectErrorKind::Refused => Reason::ConnectRefused,
+        ConnectErrorKind::TimedOut => Reason::ConnectTimeout,
+        ConnectErrorKind::Unreachable => Reason::ConnectUnreachable,
+        ConnectErrorKind::LocalLimit => Reason::LocalResources,
+        ConnectErrorKind::Other => Reason::ConnectOther,
+    }
+}

@@ -1,0 +1,118 @@
+//! Requests on their way: from the look-ahead to their last attempt's end.
+
+use bytes::Bytes;
+use tracewheel_record::RequestRecord;
+use tracewheel_timeline::vocab::Phase;
+use tracewheel_wheel::Key;
+
+use crate::message::{ReadyRequest, UsedConnection};
+
+/// Where a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has no connection yet; its due time is ahead, or it is in the closed loop's line.
+    Unarmed,
+    /// A connection is being made for it, in that slot.
+    Connecting(u32),
+    /// All connections that are allowed are in use.
+    Starving,
+    /// It lies encoded behind the valve of the connection in that slot.
+    Armed(u32),
+    /// It was released on the connection in that slot.
+    Running(u32),
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) record: Box<RequestRecord>,
+    pub(super) request_id: u64,
+    pub(super) body: Bytes,
+    pub(super) cancel_after_ns: Option<i64>,
+    pub(super) stream: bool,
+    /// Number of the present or coming attempt, from 1.
+    pub(super) attempt: u16,
+    /// When that attempt is due.
+    pub(super) due_ns: i64,
+    pub(super) stage: Stage,
+    /// When the present attempt was released; `None` before it is (also during a back-off).
+    pub(super) released_ns: Option<i64>,
+    /// The first attempt was released: the request counts as in flight.
+    pub(super) begun: bool,
+    /// Requests in flight when the present attempt was released.
+    pub(super) in_flight_seen: u32,
+    pub(super) used: Option<UsedConnection>,
+    /// Connections that broke under the present attempt before a byte was written.
+    pub(super) moves: u8,
+    pub(super) alarms: Alarms,
+}
+
+/// Entries of the wheels that name a flight; all are taken out when it ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Alarms {
+    pub(super) send: Option<Key>,
+    pub(super) arm: Option<Key>,
+    pub(super) timeout: Option<Key>,
+    pub(super) cancel: Option<Key>,
+}
+
+impl Flight {
+    pub(super) fn new(request: ReadyRequest) -> Self {
+        Flight {
+            due_ns: request.record.due_ns,
+            record: request.record,
+            request_id: request.request_id,
+            body: request.body,
+            cancel_after_ns: request.cancel_after_ns,
+            stream: request.stream,
+            attempt: 1,
+            stage: Stage::Unarmed,
+            released_ns: None,
+            begun: false,
+            in_flight_seen: 0,
+            used: None,
+            moves: 0,
+            alarms: Alarms::default(),
+        }
+    }
+
+    pub(super) fn is_measured(&self) -> bool {
+        self.record.phase == Phase::Measure
+    }
+}
+
+/// Flights by number; numbers are used again.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    entries: Vec<Option<Flight>>,
+    free: Vec<u32>,
+}
+
+impl Flights {
+    pub(super) fn insert(&mut self, flight: Flight) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.entries[number as usize] = Some(flight);
+            return number;
+        }
+        self.entries.push(Some(flight));
+        u32::try_from(self.entries.len() - 1).expect("the look-ahead and the connections bound the flights")
+    }
+
+    pub(super) fn remove(&mut self, number: u32) -> Flight {
+        let flight = self.entries[number as usize].take().expect("a flight is removed once, when it ends");
+        self.free.push(number);
+        flight
+    }
+
+    pub(super) fn get(&mut self, number: u32) -> &mut Flight {
+        self.entries[number as usize].as_mut().expect("wheels and slots name only flights that are under way")
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(super) fn numbers(&self) -> Vec<u32> {
+        (0u32..).zip(&self.entries).filter(|(_, entry)| entry.is_some()).map(|(number, _)| number).collect()
+    }
+}

@@ -1,0 +1,254 @@
+//! From the inbox to the wire: admit, arm, release.
+
+use std::sync::atomic::Ordering;
+
+use http::{HeaderName, HeaderValue};
+use tracewheel_clock::Clock;
+use tracewheel_record::ReleaseRecord;
+use tracewheel_transport::{ConnectErrorKind, PreparedRequest};
+
+use crate::message::{ReadyRequest, RecorderMessage};
+use crate::shared::Halt;
+
+use super::flight::{Flight, Stage};
+use super::slots::SlotEvent;
+use super::{Chore, Pace, Worker};
+
+/// A connection is reserved and the request encoded at least this long before it is due.
+const MIN_LEAD_NS: i64 = 3_000_000;
+/// And at most this long.
+const MAX_LEAD_NS: i64 = 2_000_000_000;
+
+impl Worker {
+    /// Takes a rendered request over and sets its alarms.
+    pub(super) fn admit(&mut self, mut request: ReadyRequest) {
+        let start_ns = self.start_ns;
+        let record = &mut request.record;
+        record.planned_ns = record.planned_ns.saturating_add(start_ns);
+        record.due_ns = record.planned_ns;
+        let number = self.flights.insert(Flight::new(request));
+        if self.halt > Halt::Running {
+            return self.drop_unsent(number);
+        }
+        match self.pace {
+            Pace::Open => self.schedule(number),
+            Pace::Closed { .. } => {
+                self.line.push_back(number);
+                self.pump();
+            }
+        }
+    }
+
+    /// Puts the flight's coming attempt into the wheels.
+    pub(super) fn schedule(&mut self, number: u32) {
+        let lead_ns = (2 * self.handshake_ns + 1_000_000).clamp(MIN_LEAD_NS, MAX_LEAD_NS);
+        let flight = self.flights.get(number);
+        flight.alarms.send = Some(self.sends.insert(flight.due_ns, number));
+        flight.alarms.arm =
+            Some(self.chores.insert(flight.due_ns.saturating_sub(lead_ns), Chore::Arm(number)));
+    }
+
+    /// Closed loop: releases the next ones while there is room.
+    pub(super) fn pump(&mut self) {
+        let Pace::Closed { at_once } = self.pace else { return };
+        while self.under_way < at_once && self.halt == Halt::Running {
+            let Some(number) = self.line.pop_front() else { return };
+            self.arm(number);
+            let now = self.shared.clock.now().0;
+            let flight = self.flights.get(number);
+            flight.due_ns = now;
+            flight.record.due_ns = now;
+            self.release(number);
+        }
+    }
+
+    /// Reserves a connection and encodes the request on it; begins a connection where none is idle.
+    pub(super) fn arm(&mut self, number: u32) {
+        if self.flights.get(number).stage != Stage::Unarmed {
+            return;
+        }
+        let request = self.request(number);
+        let armed = self.slots.arm(request, number);
+        let stale = match armed {
+            Ok((slot, used, stale)) => {
+                let flight = self.flights.get(number);
+                (flight.stage, flight.used) = (Stage::Armed(slot), Some(used));
+                stale
+            }
+            Err((_request, stale)) => {
+                self.connect_for(number);
+                stale
+            }
+        };
+        self.shared.gauges.stale_connections.fetch_add(u64::from(stale), Ordering::Relaxed);
+    }
+
+    fn connect_for(&mut self, number: u32) {
+        if self.slots.open() >= self.rules.max_connections {
+            self.flights.get(number).stage = Stage::Starving;
+            self.starving.push_back(number);
+        } else {
+            self.connect(Some(number));
+        }
+    }
+
+    /// Begins a connection, for a flight or to lie idle.
+    pub(super) fn connect(&mut self, flight: Option<u32>) {
+        let (slot, event) = self.slots.connect(flight);
+        self.connecting += 1;
+        if let Some(number) = flight {
+            self.flights.get(number).stage = Stage::Connecting(slot);
+        }
+        let deadline = self.shared.clock.now().0.saturating_add(self.rules.connect_timeout_ns);
+        let number = self.slots.number(slot);
+        self.chores.insert(deadline, Chore::ConnectTimeout { slot, number });
+        self.handle(slot, event);
+    }
+
+    /// The request with all its headers.
+    fn request(&mut self, number: u32) -> PreparedRequest {
+        let flight = self.flights.get(number);
+        let mut request =
+            PreparedRequest::post(self.target.uri.clone(), self.target.host.clone(), flight.body.clone());
+        let fixed = if flight.stream { &self.target.streamed } else { &self.target.plain };
+        for (name, value) in fixed {
+            request.headers.insert(name, value.clone());
+        }
+        request.headers.insert(X_REQUEST_ID, hex_header(flight.request_id));
+        if flight.attempt > 1
+            && let Some(name) = &self.rules.retry.count_header
+            && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+        {
+            request.headers.insert(name, HeaderValue::from(flight.attempt - 1));
+        }
+        request
+    }
+
+    /// The wheel fired: the request leaves, or as soon as its connection stands.
+    pub(super) fn release(&mut self, number: u32) {
+        let now = self.shared.clock.now().0;
+        let flight = self.flights.get(number);
+        flight.released_ns = Some(now);
+        match flight.stage {
+            Stage::Unarmed => self.arm(number),
+            // A connection came free while one is still being made: it is the faster one.
+            Stage::Connecting(slot) if self.slots.has_idle() => {
+                self.slots.disown(slot);
+                flight.stage = Stage::Unarmed;
+                self.arm(number);
+            }
+            Stage::Connecting(_) | Stage::Starving | Stage::Armed(_) | Stage::Running(_) => {}
+        }
+        let sent = self.open_valve(number);
+        self.note_release(number, now);
+        if let Some((slot, event)) = sent {
+            self.handle(slot, event);
+        }
+    }
+
+    /// Writes an armed request. `None` while it has no connection.
+    fn open_valve(&mut self, number: u32) -> Option<(u32, SlotEvent)> {
+        let flight = self.flights.get(number);
+        let Stage::Armed(slot) = flight.stage else { return None };
+        flight.stage = Stage::Running(slot);
+        Some((slot, self.slots.release(slot)))
+    }
+
+    fn note_release(&mut self, number: u32, now: i64) {
+        let flight = self.flights.get(number);
+        let gauges = &self.shared.gauges;
+        if !flight.begun {
+            flight.begun = true;
+            self.under_way += 1;
+            self.budget.give_back(flight.body.len());
+            if flight.is_measured() {
+                gauges.sent.fetch_add(1, Ordering::Relaxed);
+            }
+            flight.in_flight_seen =
+                u32::try_from(gauges.in_flight.fetch_add(1, Ordering::Relaxed)).unwrap_or(0);
+            if let Some(after) = flight.cancel_after_ns.filter(|_| self.rules.cancel_as_recorded) {
+                let at = flight.due_ns.saturating_add(after);
+                flight.alarms.cancel = Some(self.chores.insert(at, Chore::Cancel(number)));
+            }
+        }
+        let give_up = now.saturating_add(self.rules.request_timeout_ns);
+        flight.alarms.timeout = Some(self.chores.insert(give_up, Chore::Timeout(number)));
+        let record = &flight.record;
+        self.outbox.post(RecorderMessage::Released(ReleaseRecord {
+            row: record.row,
+            copy: record.copy,
+            attempt: flight.attempt,
+            phase: record.phase,
+            planned_ns: record.planned_ns,
+            due_ns: record.due_ns,
+            gated: record.gated,
+            trace_unix_ns: record.trace_unix_ns,
+            released_ns: now,
+        }));
+    }
+
+    /// Acts on what a connection brought about.
+    pub(super) fn handle(&mut self, slot: u32, event: SlotEvent) {
+        match event {
+            SlotEvent::Nothing => return,
+            SlotEvent::Connected { flight, handshake_ns } => {
+                self.connecting -= 1;
+                self.shared.gauges.connections_opened.fetch_add(1, Ordering::Relaxed);
+                self.shared.note_round_trip(handshake_ns);
+                self.handshake_ns = handshake_ns.max(self.handshake_ns - self.handshake_ns / 8);
+                if let Some(number) = flight {
+                    self.flights.get(number).stage = Stage::Unarmed;
+                    self.arm_again(number);
+                }
+            }
+            SlotEvent::ConnectFailed { flight, error } => {
+                self.connecting -= 1;
+                self.connect_failed(flight, error.kind, error.source.to_string());
+            }
+            SlotEvent::IdleClosed => {}
+            SlotEvent::ArmedClosed { flight } => {
+                self.shared.gauges.stale_connections.fetch_add(1, Ordering::Relaxed);
+                self.flights.get(flight).stage = Stage::Unarmed;
+                self.arm_again(flight);
+            }
+            SlotEvent::Ended { flight, outcome } => {
+                debug_assert!(matches!(self.flights.get(flight).stage, Stage::Running(at) if at == slot));
+                self.exchange_ended(flight, outcome);
+            }
+        }
+        self.feed_starving();
+    }
+
+    /// Arms a flight that lost its place or got its connection, and sends it if its time has come.
+    pub(super) fn arm_again(&mut self, number: u32) {
+        self.arm(number);
+        if self.flights.get(number).released_ns.is_some()
+            && let Some((slot, event)) = self.open_valve(number)
+        {
+            self.handle(slot, event);
+        }
+    }
+
+    pub(super) fn feed_starving(&mut self) {
+        while self.slots.has_idle() || self.slots.open() < self.rules.max_connections {
+            let Some(number) = self.starving.pop_front() else { return };
+            self.flights.get(number).stage = Stage::Unarmed;
+            self.arm_again(number);
+        }
+    }
+
+    pub(super) fn connect_timed_out(&mut self, slot: u32, number: u32) {
+        if let Some(flight) = self.slots.give_up_connecting(slot, number) {
+            self.connecting -= 1;
+            self.connect_failed(flight, ConnectErrorKind::TimedOut, "the limit of ours".to_owned());
+            self.feed_starving();
+        }
+    }
+}
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Sixteen hexadecimal digits.
+fn hex_header(id: u64) -> HeaderValue {
+    HeaderValue::from_str(&format!("{id:016x}")).expect("hexadecimal digits are valid in a header")
+}

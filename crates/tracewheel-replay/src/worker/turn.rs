@@ -1,0 +1,252 @@
+//! The worker's loop: what is done in which order, and what it rests on.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::task::{Context, Poll};
+
+use tokio::sync::mpsc::error::TryRecvError;
+use tracewheel_clock::{Clock, RunNs};
+
+use crate::shared::{Abort, Halt};
+
+use super::{Answer, Chore, Command, Pace, Worker};
+
+/// Pieces of work of one kind in one turn, before the reactor is asked again.
+const WORK_A_TURN: u32 = 64;
+/// Flights ahead below which the worker asks to be woken by its inbox; above, it looks at it when it is awake anyway.
+const HUNGRY: usize = 64;
+
+impl Worker {
+    /// Carries out commands until there are no more.
+    pub(super) async fn obey(mut self, answers: SyncSender<Answer>) -> io::Result<()> {
+        while let Some(command) = self.next_command().await? {
+            let answer = match command {
+                Command::Look => continue,
+                Command::Warm { connections } => self.warm(connections).await?,
+                Command::Phase { inbox, budget, pace, start_ns } => {
+                    (self.inbox, self.budget) = (Some(inbox), budget);
+                    (self.pace, self.start_ns) = (pace, start_ns);
+                    self.drive(|worker| {
+                        worker.inbox.is_none() && worker.arrived.is_none() && worker.flights.len() == 0
+                    })
+                    .await?;
+                    Answer::PhaseDone
+                }
+            };
+            if answers.send(answer).is_err() {
+                break;
+            }
+        }
+        self.slots.close_idle();
+        self.gauge();
+        Ok(())
+    }
+
+    async fn warm(&mut self, connections: u32) -> io::Result<Answer> {
+        self.connect_failure = None;
+        let before = self.slots.open();
+        for _ in 0..connections {
+            if self.slots.open() < self.rules.max_connections && self.connect_failure.is_none() {
+                self.connect(None);
+            }
+        }
+        self.drive(|worker| worker.connecting == 0).await?;
+        let open = u32::try_from(self.slots.open() - before.min(self.slots.open())).unwrap_or(u32::MAX);
+        Ok(Answer::Warmed { open, failure: self.connect_failure })
+    }
+
+    /// Keeps kept connections watched until a command comes.
+    async fn next_command(&mut self) -> io::Result<Option<Command>> {
+        loop {
+            self.turn();
+            match self.rest().await? {
+                Rested::Work => {}
+                Rested::Command(command) => return Ok(command),
+            }
+        }
+    }
+
+    /// Works until `done`.
+    async fn drive(&mut self, done: impl Fn(&Worker) -> bool) -> io::Result<()> {
+        loop {
+            self.turn();
+            if done(self) {
+                return Ok(());
+            }
+            match self.rest().await? {
+                Rested::Work | Rested::Command(Some(Command::Look)) => {}
+                Rested::Command(None) => self.shared.abort(Abort::ThreadDied),
+                Rested::Command(Some(other)) => {
+                    debug_assert!(false, "{other:?} was given before the last command was answered");
+                }
+            }
+        }
+    }
+
+    /// One turn: releases first, then whatever has room before the next one.
+    fn turn(&mut self) {
+        self.follow_halt();
+        self.release_due();
+        self.take_in();
+        self.do_chores();
+        self.poll_woken();
+        self.gauge();
+    }
+
+    fn release_due(&mut self) {
+        while let Some((_, flight)) = self.sends.pop_due(self.shared.clock.now().0) {
+            self.flights.get(flight).alarms.send = None;
+            self.release(flight);
+        }
+    }
+
+    /// Whether the next release is so close that nothing else may be begun.
+    fn release_is_near(&mut self) -> bool {
+        let Some(at) = self.sends.next_deadline() else { return false };
+        let now = self.shared.clock.now();
+        at.saturating_sub(now.0) <= self.precise.margin_ns()
+    }
+
+    fn take_in(&mut self) {
+        if let Some(request) = self.arrived.take() {
+            self.admit(request);
+        }
+        for _ in 0..WORK_A_TURN {
+            if self.release_is_near() {
+                return;
+            }
+            let Some(inbox) = &mut self.inbox else { return };
+            match inbox.try_recv() {
+                Ok(request) => self.admit(request),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => self.inbox = None,
+            }
+        }
+    }
+
+    fn do_chores(&mut self) {
+        for _ in 0..WORK_A_TURN {
+            if self.release_is_near() {
+                return;
+            }
+            match self.chores.pop_due(self.shared.clock.now().0) {
+                Some((_, chore)) => self.do_chore(chore),
+                None => return,
+            }
+        }
+    }
+
+    fn do_chore(&mut self, chore: Chore) {
+        match chore {
+            Chore::Arm(flight) => {
+                self.flights.get(flight).alarms.arm = None;
+                self.arm(flight);
+            }
+            Chore::Timeout(flight) => {
+                self.flights.get(flight).alarms.timeout = None;
+                self.time_out(flight);
+            }
+            Chore::Cancel(flight) => {
+                self.flights.get(flight).alarms.cancel = None;
+                self.cancel(flight);
+            }
+            Chore::ConnectTimeout { slot, number } => self.connect_timed_out(slot, number),
+        }
+    }
+
+    fn poll_woken(&mut self) {
+        for _ in 0..WORK_A_TURN {
+            if self.release_is_near() {
+                return;
+            }
+            let Some(slot) = self.slots.next_woken() else { return };
+            let event = self.slots.poll(slot);
+            self.handle(slot, event);
+        }
+    }
+
+    /// Waits until there is something to do, and lets the reactor look at the sockets meanwhile.
+    async fn rest(&mut self) -> io::Result<Rested> {
+        let mut yielded = false;
+        poll_fn(|cx| self.poll_rest(cx, &mut yielded)).await
+    }
+
+    fn poll_rest(&mut self, cx: &mut Context<'_>, yielded: &mut bool) -> Poll<io::Result<Rested>> {
+        self.slots.set_parent(cx);
+        if let Some(at) = self.sends.next_deadline()
+            && let Poll::Ready(waited) = self.precise.poll_until(cx, RunNs(at))
+        {
+            return Poll::Ready(waited.map(|_| Rested::Work));
+        }
+        if let Poll::Ready(command) = self.commands.poll_recv(cx) {
+            return Poll::Ready(Ok(Rested::Command(command)));
+        }
+        let more_to_do = self.slots.any_woken() || self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty());
+        if more_to_do {
+            if *yielded {
+                return Poll::Ready(Ok(Rested::Work));
+            }
+            // The reactor gets a look at the sockets, without waiting, before the work goes on.
+            *yielded = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Some(at) = self.chores.next_deadline()
+            && let Poll::Ready(waited) = self.lax.poll_until(cx, RunNs(at))
+        {
+            return Poll::Ready(waited.map(|_| Rested::Work));
+        }
+        if let Some(inbox) = &mut self.inbox
+            && self.flights.len().saturating_sub(self.under_way) < HUNGRY
+            && let Poll::Ready(request) = inbox.poll_recv(cx)
+        {
+            match request {
+                Some(request) => self.arrived = Some(request),
+                None => self.inbox = None,
+            }
+            return Poll::Ready(Ok(Rested::Work));
+        }
+        Poll::Pending
+    }
+
+    /// Acts on a stop that went further since the last turn.
+    fn follow_halt(&mut self) {
+        let halt = self.shared.halt();
+        if halt <= self.halt {
+            return;
+        }
+        self.halt = halt;
+        for number in self.flights.numbers() {
+            if !self.flights.get(number).begun {
+                self.drop_unsent(number);
+            } else if halt >= Halt::DrainLimit {
+                self.interrupt(number);
+            }
+        }
+        debug_assert!(self.line.is_empty() || self.pace != Pace::Open);
+    }
+
+    fn gauge(&mut self) {
+        let gauges = &self.shared.gauges;
+        let connections = self.slots.open() as i64;
+        if connections != self.gauged.connections {
+            gauges.connections_open.fetch_add(connections - self.gauged.connections, Ordering::Relaxed);
+            self.gauged.connections = connections;
+        }
+        let entries = (self.sends.len() + self.chores.len()) as i64;
+        if entries != self.gauged.wheel_entries {
+            gauges.wheel_entries.fetch_add(entries - self.gauged.wheel_entries, Ordering::Relaxed);
+            self.gauged.wheel_entries = entries;
+        }
+    }
+}
+
+/// Why a rest ended.
+enum Rested {
+    /// Something is to be done.
+    Work,
+    /// A command came; `None` when no more will.
+    Command(Option<Command>),
+}
