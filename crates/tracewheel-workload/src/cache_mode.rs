@@ -79,7 +79,9 @@ impl fmt::Display for CacheMode {
 
 /// The text names no cache mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no cache mode: write natural, cold, warm, or mix:SHARE with a share from 0 to 1, as in mix:0.37")]
+#[error(
+    "`{text}` is no cache mode: write natural, cold, warm, or mix:SHARE with a share from 0 to 1, as in mix:0.37"
+)]
 pub struct ParseCacheModeError {
     text: String,
 }
@@ -136,7 +138,9 @@ mod tests {
         for text in ["natural", "cold", "warm", "mix:0.37", "mix:0", "mix:1", "mix:0.000001"] {
             assert_eq!(text.parse::<CacheMode>().unwrap().to_string(), text);
         }
-        for text in ["", "Mix:0.1", "mix:", "mix:1.1", "mix:-0.1", "mix:.5", "mix:0.1234567", "mix:1e-3", "hot"] {
+        for text in
+            ["", "Mix:0.1", "mix:", "mix:1.1", "mix:-0.1", "mix:.5", "mix:0.1234567", "mix:1e-3", "hot"]
+        {
             assert!(text.parse::<CacheMode>().is_err(), "{text}");
         }
     }
@@ -147,15 +151,21 @@ mod tests {
         assert_eq!(CacheMode::Warm.nonce(5, 1), 5);
         assert_ne!(CacheMode::Cold.nonce(5, 1), CacheMode::Cold.nonce(5, 2));
         assert_ne!(CacheMode::Cold.nonce(5, 1), CacheMode::Cold.nonce(6, 1));
-        assert!(CacheMode::Warm.is_primed(1) && !CacheMode::Natural.is_primed(1) && !CacheMode::Cold.is_primed(1));
+        assert!(
+            CacheMode::Warm.is_primed(1) && !CacheMode::Natural.is_primed(1) && !CacheMode::Cold.is_primed(1)
+        );
     }
 
     #[test]
     fn a_mix_warms_the_share_that_it_names() {
         let mode: CacheMode = "mix:0.37".parse().unwrap();
-        let warm = (0..100_000_u64).filter(|id| mode.is_primed(id.wrapping_mul(0x9e37_79b9_7f4a_7c15))).count();
+        let warm =
+            (0..100_000_u64).filter(|id| mode.is_primed(id.wrapping_mul(0x9e37_79b9_7f4a_7c15))).count();
         assert!((36_500..37_500).contains(&warm), "{warm}");
         assert_eq!((0..1000).filter(|id| CacheMode::Mix { warm_ppm: 0 }.is_primed(*id)).count(), 0);
-        assert_eq!((0..1000).filter(|id| CacheMode::Mix { warm_ppm: WHOLE_PPM }.is_primed(*id)).count(), 1000);
+        assert_eq!(
+            (0..1000).filter(|id| CacheMode::Mix { warm_ppm: WHOLE_PPM }.is_primed(*id)).count(),
+            1000
+        );
     }
 }

@@ -1,10 +1,14 @@
 //! Why no plan can be made.
 
+use tracewheel_timeline::TimelineError;
+
 /// Why no plan can be made of a timeline, or a plan cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// The file is a baseline: it has no arrivals to replay.
-    #[error("the file is a baseline, not a timeline: its rows have no arrivals to replay (use it with `compare`)")]
+    #[error(
+        "the file is a baseline, not a timeline: its rows have no arrivals to replay (use it with `compare`)"
+    )]
     Baseline,
     /// Rows without usable token counts, under [`UnknownTokens::Refuse`](crate::UnknownTokens::Refuse).
     #[error(
@@ -36,7 +40,9 @@ pub enum WorkloadError {
         to_ns: i64,
     },
     /// No row is left to plan.
-    #[error("nothing to plan: none of the {rows} rows of the timeline is left by the window and the other options")]
+    #[error(
+        "nothing to plan: none of the {rows} rows of the timeline is left by the window and the other options"
+    )]
     NothingToPlan {
         /// Rows of the timeline.
         rows: u64,
@@ -47,6 +53,9 @@ pub enum WorkloadError {
         /// The row.
         row: u64,
     },
+    /// The timeline could not be read.
+    #[error("the timeline cannot be read")]
+    Timeline(#[from] TimelineError),
 }
 
 fn list(rows: &[u64]) -> String {

@@ -20,19 +20,23 @@ pub struct PlanHeader {
     /// Recorded arrival that is time zero: the first arrival plus the window's start, in Unix nanoseconds (from 0
     /// in a timeline without an epoch).
     pub origin_unix_ns: i64,
+    /// Whether recorded arrivals count from 1970 UTC, rather than from the trace's own start.
+    pub has_epoch: bool,
     /// Rows of the timeline.
     pub rows: u64,
-    /// Rows outside of the window.
-    pub rows_outside_window: u64,
-    /// Rows inside the window that are logged retries of an earlier row: never planned, the replay makes its own.
+    /// Rows before the window.
+    pub rows_before_window: u64,
+    /// Rows after the window.
+    pub rows_after_window: u64,
+    /// Rows inside the window that are logged retries of an earlier row: never planned, since the replay makes its own.
     pub rows_retries: u64,
-    /// Rows inside the window left out for want of token counts.
-    pub rows_skipped_unknown_tokens: u64,
-    /// Planned requests with a token count that was filled in.
-    pub requests_filled_tokens: u64,
-    /// Rows that would have been planned but for the limit.
+    /// Rows inside the window left out because a token count is unknown or zero.
+    pub rows_unknown_tokens: u64,
+    /// Rows inside the window that would have been planned but for the limit.
     pub rows_beyond_limit: u64,
-    /// Sums and shapes of the prompts.
+    /// Planned requests with a token count that was filled in.
+    pub requests_filled: u64,
+    /// Sums over the prompts.
     pub prompts: PromptStats,
 }
 
@@ -47,4 +51,13 @@ pub struct PromptStats {
     pub max_input_tokens: u32,
     /// The largest output of one request.
     pub max_output_tokens: u32,
+}
+
+impl PromptStats {
+    pub(crate) fn take(&mut self, input_tokens: u32, output_tokens: u32) {
+        self.input_tokens += u64::from(input_tokens);
+        self.output_tokens += u64::from(output_tokens);
+        self.max_input_tokens = self.max_input_tokens.max(input_tokens);
+        self.max_output_tokens = self.max_output_tokens.max(output_tokens);
+    }
 }

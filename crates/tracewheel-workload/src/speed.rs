@@ -52,7 +52,9 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 
 /// The text is no speed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no speed: write a positive number with at most 9 decimal places, as in 2 or 0.25, or a fraction, as in 1/3")]
+#[error(
+    "`{text}` is no speed: write a positive number with at most 9 decimal places, as in 2 or 0.25, or a fraction, as in 1/3"
+)]
 pub struct ParseSpeedError {
     text: String,
 }
@@ -133,7 +135,9 @@ mod tests {
 
     #[test]
     fn what_is_no_positive_number_is_refused() {
-        for text in ["", "0", "0.0", "-1", "+1", "1e3", ".5", "nan", "inf", "1/0", "0/1", "/", "1.0000000001", "１"] {
+        for text in
+            ["", "0", "0.0", "-1", "+1", "1e3", ".5", "nan", "inf", "1/0", "0/1", "/", "1.0000000001", "１"]
+        {
             assert!(text.parse::<Speed>().is_err(), "{text}");
         }
     }

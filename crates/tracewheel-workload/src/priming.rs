@@ -1,0 +1,77 @@
+//! The requests that fill a target's cache ahead of a run.
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::block_set::{BlockSet, Inserted};
+use crate::{CacheMode, PlannedRequest, PlannedRequests, PromptSpec, WorkloadError, request_id};
+
+/// Set in the `copy` of every priming request, so that it is never taken for the planned request of the same row.
+pub const PRIMING_COPY: u32 = 1 << 31;
+
+/// The most prompts that are told apart; beyond it some may be sent twice, which warms no less.
+const MAX_PROMPTS: usize = 1 << 22;
+
+/// The distinct prompts of a plan, each once, to be sent before a warm run.
+///
+/// Each is the planned request with one token of output to ask for, a plain answer, no recorded body or cancel, its own
+/// `copy` (with [`PRIMING_COPY`]) and id, and `planned_ns` 0: when it is sent is the replay's to decide. Its prompt is
+/// that of the planned request and must be rendered under the run's nonce itself.
+#[derive(Debug)]
+pub struct PrimingRequests {
+    requests: PlannedRequests,
+    mode: CacheMode,
+    timeline_digest: String,
+    seen: BlockSet,
+}
+
+impl PrimingRequests {
+    pub(crate) fn new(requests: PlannedRequests, mode: CacheMode, timeline_digest: &str) -> Self {
+        let seen = BlockSet::new(MAX_PROMPTS);
+        PrimingRequests { requests, mode, timeline_digest: timeline_digest.to_owned(), seen }
+    }
+
+    fn priming(&self, planned: PlannedRequest) -> PlannedRequest {
+        let copy = planned.copy | PRIMING_COPY;
+        PlannedRequest {
+            copy,
+            request_id: request_id(&self.timeline_digest, planned.row, copy),
+            planned_ns: 0,
+            output_tokens: 1,
+            stream: false,
+            cancel_after_ns: None,
+            body: None,
+            predicted_cached_tokens: None,
+            ..planned
+        }
+    }
+}
+
+impl Iterator for PrimingRequests {
+    type Item = Result<PlannedRequest, WorkloadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if matches!(self.mode, CacheMode::Natural | CacheMode::Cold) {
+            return None;
+        }
+        loop {
+            let planned = match self.requests.next()? {
+                Ok(planned) => planned,
+                Err(error) => return Some(Err(error)),
+            };
+            if self.mode.is_primed(planned.request_id)
+                && self.seen.insert(identity(&planned.prompt)) != Inserted::Known
+            {
+                return Some(Ok(self.priming(planned)));
+            }
+        }
+    }
+}
+
+/// Hashes are chained, so the last block stands for all before it.
+fn identity(prompt: &PromptSpec) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(&prompt.tokens().to_le_bytes());
+    hasher.update(&prompt.blocks.last().map_or(0, |block| block.hash).to_le_bytes());
+    hasher.update(&prompt.tail.map_or(0, |tail| tail.key).to_le_bytes());
+    hasher.digest()
+}
