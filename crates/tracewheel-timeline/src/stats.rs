@@ -11,6 +11,7 @@ use crate::error::TimelineError;
 use crate::meta::{BlockBasis, TimelineMeta};
 use crate::read::Timeline;
 use crate::row::RequestRow;
+use crate::schema::column_names;
 use crate::validate::{Oddity, Validator};
 
 mod arrivals;
@@ -131,57 +132,12 @@ impl Default for Methods {
     }
 }
 
-/// The columns that the statistics and the checks look at.
-const COLUMNS: &[&str] = &[
-    "arrival_unix_ns",
-    "arrival_precision_ns",
-    "arrival_source",
-    "source_id_hash",
-    "session_hash",
-    "tenant_hash",
-    "user_hash",
-    "turn",
-    "think_ns",
-    "retry_of_row",
-    "operation",
-    "method",
-    "path",
-    "endpoint",
-    "model",
-    "model_served",
-    "provider",
-    "route",
-    "stream",
-    "input_tokens",
-    "input_tokens_source",
-    "output_tokens",
-    "output_tokens_source",
-    "cached_tokens",
-    "cached_tokens_source",
-    "cache_write_tokens",
-    "cache_write_tokens_source",
-    "reasoning_tokens",
-    "reasoning_tokens_source",
-    "prefix_hashes",
-    "prefix_block_tokens",
-    "body_state",
-    "cancel_after_ns",
-    "prod_status",
-    "prod_attempts",
-    "prod_ttft_ns",
-    "prod_ttft_kind",
-    "prod_e2e_ns",
-    "prod_event_ns",
-    "sample_rate",
-    "source_file",
-    "source_offset",
-];
-
 impl TimelineStats {
-    /// Reads every row once, without bodies, parameters and tags.
+    /// Reads every row once, without its body.
     pub fn collect(timeline: &Timeline) -> Result<Self, TimelineError> {
         let mut collector = StatsCollector::new(timeline.meta());
-        for row in timeline.columns_in(0..timeline.num_rows(), COLUMNS) {
+        let columns: Vec<&str> = column_names().iter().copied().filter(|name| *name != "body").collect();
+        for row in timeline.columns_in(0..timeline.num_rows(), &columns) {
             let (position, row) = row?;
             collector.push(position, &row);
         }

@@ -3,7 +3,7 @@
 //! An oddity is no error: the rows stay as they were recorded. Each kind is counted and shown with its first example, so
 //! that a person can judge it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::error::TimelineError;
 use crate::meta::TimelineMeta;
 use crate::read::Timeline;
 use crate::row::RequestRow;
-use crate::vocab::{ArrivalSource, Source, vocabulary};
+use crate::vocab::{ArrivalSource, BodyState, Source, vocabulary};
 
 /// A precision or resolution above this makes burst figures meaningless: 100 ms.
 const COARSE_NS: i64 = 100_000_000;
@@ -93,7 +93,7 @@ pub struct Validator {
     block_tokens: Option<u32>,
     found: BTreeMap<OddityKind, (u64, String)>,
     /// Digests of the rows that share the latest arrival.
-    latest: Option<(i64, Vec<blake3::Hash>)>,
+    latest: Option<(i64, HashSet<blake3::Hash>)>,
     source_ids: Vec<u64>,
     scratch: Vec<u8>,
 }
@@ -170,8 +170,9 @@ impl Validator {
         let digest = blake3::hash(&self.scratch);
         match &mut self.latest {
             Some((arrival, digests)) if *arrival == arrival_unix_ns => {
-                let identical = digests.contains(&digest);
-                digests.push(digest);
+                // A body that was not read cannot be compared.
+                let unread = row.body.is_none() && row.body_state != BodyState::Absent;
+                let identical = !digests.insert(digest) && !unread;
                 self.note(OddityKind::EqualArrivals, position, row, || {
                     format!("arrival {arrival_unix_ns} ns again")
                 });
@@ -184,9 +185,9 @@ impl Validator {
             Some((arrival, digests)) => {
                 *arrival = arrival_unix_ns;
                 digests.clear();
-                digests.push(digest);
+                digests.insert(digest);
             }
-            None => self.latest = Some((arrival_unix_ns, vec![digest])),
+            None => self.latest = Some((arrival_unix_ns, HashSet::from([digest]))),
         }
     }
 
@@ -349,8 +350,9 @@ mod tests {
     fn ties_and_identical_rows_are_counted() {
         let other = RequestRow { output_tokens: Some(6), source_offset: 3, ..sound(1) };
         let moved = RequestRow { source_offset: 9, ..sound(1) };
-        let found = oddities(&[sound(1), other, moved, sound(2)]);
-        assert_eq!(found, [("equal_arrivals", 2), ("identical_rows", 1)]);
+        let unread = RequestRow { body_state: BodyState::Full, ..sound(2) };
+        let found = oddities(&[sound(1), other, moved, unread.clone(), unread]);
+        assert_eq!(found, [("equal_arrivals", 3), ("identical_rows", 1)]);
     }
 
     #[test]

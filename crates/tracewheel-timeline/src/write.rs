@@ -159,6 +159,15 @@ impl TimelineWriter {
     }
 }
 
+impl std::fmt::Debug for TimelineWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TimelineWriter")
+            .field("path", &self.path)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for TimelineWriter {
     fn drop(&mut self) {
         // Gone already when the file was renamed; nothing can be done about another failure here.
