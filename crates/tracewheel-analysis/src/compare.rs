@@ -38,6 +38,9 @@ pub struct CompareOptions {
     pub stall_ns: i64,
     /// The percentiles that the overall verdict rests on, in population `user`; p50 and p95 of TTFT and E2E by default.
     pub gates: Vec<(Metric, Percentile)>,
+    /// Compare the same rows where both sides hold them; true by default. Without it the whole baseline is taken: what a
+    /// bench of a few requests claims about all of production.
+    pub match_rows: bool,
 }
 
 impl Default for CompareOptions {
@@ -52,6 +55,7 @@ impl Default for CompareOptions {
                 .into_iter()
                 .flat_map(|m| percentiles.map(|p| (m, p)))
                 .collect(),
+            match_rows: true,
         }
     }
 }
@@ -66,7 +70,7 @@ pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -
     if mine.roster.requests.is_empty() {
         return Err(AnalysisError::Empty { run: replay.manifest().id.clone() });
     }
-    let matching = matching(replay, baseline);
+    let matching = if options.match_rows { matching(replay, baseline) } else { Matching::None };
     let theirs = load_baseline(&mine, baseline, matching, options.stall_ns)?;
     let copies = matches!(baseline, Baseline::Run(_));
     let alignment = Alignment::new(&mine.roster, &theirs.roster, matching, copies, mine.unsent_without_row);

@@ -191,7 +191,8 @@ impl Series {
 
     pub(crate) fn measure(&self, p: Percentile, level: f64) -> Option<Measured> {
         let scores = self.scores(p)?;
-        let m = scores.effective(level).floor().max(1.0) as u64;
+        let spectrum = Spectrum::new(&scores.scores);
+        let m = scores.effective(&spectrum, level);
         let (value, ends) = match &self.weights {
             None => {
                 let at = |rank: u64| self.sorted[rank as usize - 1];
@@ -201,7 +202,7 @@ impl Series {
             Some(weights) => self.weighted_bounds(weights, p, m, level)?,
         };
         let estimate = Estimate::new(value, ends, level, m);
-        Some(Measured { estimate, spectrum: Spectrum::new(&scores.scores) })
+        Some(Measured { estimate, spectrum })
     }
 
     fn weighted_bounds(
@@ -244,4 +245,4 @@ impl Series {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -133,32 +133,32 @@ impl Pool {
             passed += count;
             (passed >= target.rank_within).then_some(*value)
         })?;
-        let scores = self.scores(target, level);
-        let m = scores.1;
+        let (spectrum, m) = self.dependence(target, level);
         let (lo, hi) = rank_bounds(p, self.histogram.total, m, level);
         let lo = lo.and_then(|rank| self.histogram.find(rank)).map(|(at, _)| lower_edge(at).min(value));
         let hi =
             hi.and_then(|rank| self.histogram.find(rank)).map(|(at, _)| (lower_edge(at + 1) - 1).max(value));
-        let spectrum = Spectrum::new(&scores.0.scores);
         Some(Measured { estimate: Estimate::new(value, (lo, hi), level, m), spectrum })
     }
 
-    /// The scores at the edge of the bucket that says more about the dependence, and the effective size there. Where
-    /// neither edge splits the values, every request counts as one observation.
-    fn scores(&self, target: &Target, level: f64) -> (Scores, u64) {
-        let total = self.histogram.total as f64;
+    /// The scores' spectrum at the edge of the bucket that says more about the dependence, and the effective size there.
+    /// Where neither edge splits the values, every request counts as one observation.
+    fn dependence(&self, target: &Target, level: f64) -> (Spectrum, u64) {
         let at_edge = |edge: fn(&(u32, u32)) -> u32| {
             let parts = target.below.iter().zip(&self.mass).map(|(b, n)| (f64::from(edge(b)), f64::from(*n)));
-            Scores::new(parts, total)
+            let scores = Scores::new(parts, self.histogram.total as f64);
+            let spectrum = Spectrum::new(&scores.scores);
+            let splits = scores.share > 0.0 && scores.share < 1.0;
+            let m = splits.then(|| scores.effective(&spectrum, level));
+            (spectrum, m)
         };
-        let splits = |scores: &Scores| scores.share > 0.0 && scores.share < 1.0;
-        let clusters = self.mass.iter().filter(|n| **n > 0).count().max(1) as u64;
-        let edges = [at_edge(|b| b.0), at_edge(|b| b.1)].into_iter().filter(splits);
-        let sized = edges.map(|scores| {
-            let m = scores.effective(level).floor().max(1.0) as u64;
-            (scores, m)
-        });
-        sized.min_by_key(|(_, m)| *m).unwrap_or_else(|| (at_edge(|b| b.1), clusters))
+        let (before, after) = (at_edge(|b| b.0), at_edge(|b| b.1));
+        match (before.1, after.1) {
+            (Some(a), Some(b)) if a < b => (before.0, a),
+            (_, Some(b)) => (after.0, b),
+            (Some(a), None) => (before.0, a),
+            (None, None) => (after.0, self.mass.iter().filter(|n| **n > 0).count().max(1) as u64),
+        }
     }
 }
 

@@ -49,22 +49,22 @@ impl Scores {
         Self { scores: parts.map(|(c, n)| c - share * n).collect(), share, mass, ceiling }
     }
 
-    /// The number of independent observations that this sample is worth at its threshold, between 1 and the ceiling.
-    pub(crate) fn effective(&self, level: f64) -> f64 {
+    /// The number of independent observations that this sample is worth at its threshold, rounded down, between 1 and
+    /// the ceiling.
+    pub(crate) fn effective(&self, spectrum: &Spectrum, level: f64) -> u64 {
         let requests = self.scores.len();
         let spread = self.share * (1.0 - self.share);
         let largest = self.ceiling.max(1.0);
         if requests < MIN_REQUESTS || spread <= 0.0 {
-            return largest;
+            return largest as u64;
         }
-        let spectrum = Spectrum::new(&self.scores);
         let variance = spectrum.long_run_variance() * requests as f64 / (self.mass * self.mass);
         if variance <= 0.0 {
-            return largest;
+            return largest as u64;
         }
         let caution =
             (normal_two_sided(level) / student_two_sided(level, spectrum.projections.len() as f64)).powi(2);
-        (spread / variance * caution).clamp(1.0, largest)
+        (spread / variance * caution).clamp(1.0, largest) as u64
     }
 }
 
@@ -129,6 +129,10 @@ mod tests {
 
     use super::*;
 
+    fn worth(scores: &Scores) -> f64 {
+        scores.effective(&Spectrum::new(&scores.scores), 0.95) as f64
+    }
+
     fn coin_scores(n: usize, seed: u64, repeat: usize) -> Scores {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let coins: Vec<(f64, f64)> = (0..n / repeat)
@@ -152,20 +156,20 @@ mod tests {
 
     #[test]
     fn independent_observations_are_worth_nearly_what_they_are() {
-        let mean = (0..40).map(|seed| coin_scores(4000, seed, 1).effective(0.95)).sum::<f64>() / 40.0;
+        let mean = (0..40).map(|seed| worth(&coin_scores(4000, seed, 1))).sum::<f64>() / 40.0;
         assert!((3200.0..=4000.0).contains(&mean), "{mean}");
     }
 
     #[test]
     fn observations_that_come_eight_alike_are_worth_an_eighth() {
-        let mean = (0..40).map(|seed| coin_scores(16_000, seed, 8).effective(0.95)).sum::<f64>() / 40.0;
+        let mean = (0..40).map(|seed| worth(&coin_scores(16_000, seed, 8))).sum::<f64>() / 40.0;
         assert!((1600.0..2400.0).contains(&mean), "{mean}");
     }
 
     #[test]
     fn a_sample_without_spread_keeps_its_size() {
         let scores = Scores::new(std::iter::repeat_n((1.0, 1.0), 50), 50.0);
-        assert_eq!(scores.effective(0.95), 50.0);
+        assert_eq!(worth(&scores), 50.0);
     }
 
     #[test]

@@ -39,20 +39,33 @@ fn coverage(n: usize, phi: f64, p: Percentile, z: f64, rounds: u32) -> f64 {
     hits as f64 / f64::from(rounds)
 }
 
+/// Reported percentiles with the normal quantiles behind them.
+const LEVELS: [(Percentile, f64); 4] = [
+    (Percentile::P50, 0.0),
+    (Percentile::P90, 1.281_552),
+    (Percentile::P95, 1.644_854),
+    (Percentile::P99, 2.326_348),
+];
+
 #[test]
 fn intervals_keep_their_level_on_autocorrelated_latencies() {
-    for (p, z) in [
-        (Percentile::P50, 0.0),
-        (Percentile::P90, 1.2816),
-        (Percentile::P95, 1.6449),
-        (Percentile::P99, 2.3263),
-    ] {
-        for phi in [0.0, 0.5, 0.8, 0.9] {
-            for n in [200, 1000] {
-                let share = coverage(n, phi, p, z, 400);
-                eprintln!("coverage of {p} n {n} phi {phi}: {share:.3}");
-                assert!(share >= 0.90, "{p} of {n} values at phi {phi}: {share}");
-            }
+    for (p, z) in LEVELS {
+        for phi in [0.0, 0.5, 0.9] {
+            // 300 rounds at a true level of 0.95 fall below 0.91 in one of 1,000 cases.
+            let share = coverage(200, phi, p, z, 300);
+            assert!(share >= 0.91, "{p} at phi {phi}: {share}");
+        }
+    }
+}
+
+/// The table of `docs/reference/metrics.md`: `cargo test --release -p tracewheel-analysis -- --ignored --nocapture coverage`.
+#[test]
+#[ignore = "minutes long: makes the table of the documentation"]
+fn coverage_table() {
+    for (p, z) in LEVELS {
+        for n in [200, 1000, 5000] {
+            let row = [0.0, 0.5, 0.8, 0.9, 0.95].map(|phi| format!("{:.3}", coverage(n, phi, p, z, 2000)));
+            println!("| {p} | {n} | {} |", row.join(" | "));
         }
     }
 }

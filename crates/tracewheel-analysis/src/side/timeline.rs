@@ -143,7 +143,9 @@ fn take_attempt(request: &mut Observed, position: u64, row: &RequestRow) {
         request.backoff_ns += (arrival - before).max(0);
     }
     let events = row.prod_event_ns.as_deref().unwrap_or_default();
-    let whole = row.prod_e2e_ns.or_else(|| events.iter().max().copied());
+    // A negative duration is a fault of the log: unknown.
+    let known = |ns: Option<i64>| ns.filter(|ns| *ns >= 0);
+    let whole = known(row.prod_e2e_ns).or_else(|| events.iter().max().copied());
     let after = |offset: Option<i64>| offset.map(|ns| arrival.saturating_add(ns));
     let (tpot_ns, token_source) = per_token(row, events).unzip();
     *request = Observed {
@@ -157,7 +159,7 @@ fn take_attempt(request: &mut Observed, position: u64, row: &RequestRow) {
         status: Ended(status(row)),
         http_status: row.prod_status,
         service_start_ns: Some(arrival),
-        first_output_ns: after(row.prod_ttft_ns),
+        first_output_ns: after(known(row.prod_ttft_ns)),
         first_kind: row.prod_ttft_kind,
         last_ns: after(whole),
         end_ns: after(whole),
@@ -201,7 +203,7 @@ fn per_token(row: &RequestRow, events: &[i64]) -> Option<(i64, TokenSource)> {
     };
     let of_output = matches!(row.prod_ttft_kind, Some(TtftKind::Token | TtftKind::FirstChunk));
     let streamed = row.stream != Some(false) && whole > ttft;
-    (of_output && streamed && tokens > 1)
+    (of_output && streamed && ttft >= 0 && tokens > 1)
         .then(|| ((whole - ttft) / i64::from(tokens - 1), TokenSource::ToLastByte))
 }
 

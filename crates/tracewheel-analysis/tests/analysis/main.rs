@@ -1,0 +1,8 @@
+//! Known answers, worked out by hand, for tiny runs and timelines that were written through the real writers.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+mod documentation;
+mod fixture;
+mod production;
+mod runs;
