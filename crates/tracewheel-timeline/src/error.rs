@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use parquet::errors::ParquetError;
+
 use crate::meta::Version;
 
 /// An error of reading or writing a timeline. Texts name the file and, where there is one, the row (from 0) or column.
@@ -23,7 +25,7 @@ pub enum TimelineError {
         /// The file.
         path: PathBuf,
         /// The Parquet reader's error.
-        source: parquet::errors::ParquetError,
+        source: ParquetError,
     },
     /// A Parquet file without a timeline's metadata.
     #[error("`{}` is a Parquet file but no tracewheel timeline: its metadata has no `{key}`; a timeline is made from logs by `tracewheel ingest`", path.display())]
@@ -86,14 +88,14 @@ pub enum TimelineError {
         problem: String,
     },
     /// The file breaks off or is damaged behind its header.
-    #[error("`{}` is damaged or could not be processed near row {row}", path.display())]
+    #[error("`{}` is damaged near row {row}", path.display())]
     Parquet {
         /// The file.
         path: PathBuf,
         /// The row, from 0.
         row: u64,
         /// The Parquet library's error.
-        source: parquet::errors::ParquetError,
+        source: ParquetError,
     },
     /// A row was pushed that lies before its predecessor.
     #[error("row {row} arrives at {arrival_unix_ns} ns, before row {} at {previous_unix_ns} ns: rows must be sorted by arrival", row.saturating_sub(1))]
@@ -116,6 +118,25 @@ pub enum TimelineError {
 }
 
 impl TimelineError {
+    /// Whether the output could not be written: no such folder, no permission, disk full.
+    pub fn is_output(&self) -> bool {
+        matches!(self, Self::Io { action: "create" | "write" | "rename", .. })
+    }
+
+    /// A failure of the Parquet writer; the system's error behind it where there is one.
+    pub(crate) fn written<'a>(path: &'a Path) -> impl FnOnce(ParquetError) -> Self + use<'a> {
+        move |error| {
+            let source = match error {
+                ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+                    Ok(error) => *error,
+                    Err(other) => std::io::Error::other(other),
+                },
+                other => std::io::Error::other(other),
+            };
+            Self::Io { action: "write", path: path.to_owned(), source }
+        }
+    }
+
     pub(crate) fn io<'a>(
         action: &'static str,
         path: &'a Path,
@@ -123,10 +144,7 @@ impl TimelineError {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 
-    pub(crate) fn parquet<'a>(
-        path: &'a Path,
-        row: u64,
-    ) -> impl FnOnce(parquet::errors::ParquetError) -> Self + use<'a> {
+    pub(crate) fn parquet<'a>(path: &'a Path, row: u64) -> impl FnOnce(ParquetError) -> Self + use<'a> {
         move |source| Self::Parquet { path: path.to_owned(), row, source }
     }
 }

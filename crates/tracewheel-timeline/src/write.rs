@@ -67,13 +67,13 @@ impl TimelineWriter {
     pub fn create(path: impl AsRef<Path>, meta: TimelineMeta) -> Result<Self, TimelineError> {
         let path = path.as_ref().to_owned();
         let partial = partial_path(&path);
-        let file = File::create_new(&partial).map_err(TimelineError::io("create", &partial))?;
+        let file = File::create_new(&partial).map_err(TimelineError::io("create", &path))?;
         let schema = schema::arrow_schema(meta.baseline);
         let options = ArrowWriterOptions::new().with_properties(properties(&meta));
         let writer = ArrowWriter::try_new_with_options(BufWriter::new(file), Arc::clone(&schema), options);
         let writer = writer.map_err(|source| {
             let _ = fs::remove_file(&partial);
-            TimelineError::Parquet { path: path.clone(), row: 0, source }
+            TimelineError::written(&path)(source)
         })?;
         Ok(Self {
             path,
@@ -120,11 +120,11 @@ impl TimelineWriter {
         for pair in self.meta.to_key_values() {
             writer.append_key_value_metadata(pair);
         }
-        let buffer = writer.into_inner().map_err(TimelineError::parquet(&self.path, self.rows))?;
+        let buffer = writer.into_inner().map_err(TimelineError::written(&self.path))?;
         let file = buffer.into_inner().map_err(|error| error.into_error());
-        let file = file.map_err(TimelineError::io("write", &self.partial))?;
-        file.sync_all().map_err(TimelineError::io("write", &self.partial))?;
-        let file_bytes = file.metadata().map_err(TimelineError::io("write", &self.partial))?.len();
+        let file = file.map_err(TimelineError::io("write", &self.path))?;
+        file.sync_all().map_err(TimelineError::io("write", &self.path))?;
+        let file_bytes = file.metadata().map_err(TimelineError::io("write", &self.path))?.len();
         fs::rename(&self.partial, &self.path).map_err(TimelineError::io("rename", &self.path))?;
         Ok(TimelineSummary { rows: self.rows, digest: self.meta.digest.clone(), file_bytes })
     }
@@ -146,13 +146,12 @@ impl TimelineWriter {
         if self.pending_rows == 0 {
             return Ok(());
         }
-        let first_row = self.rows - self.pending_rows as u64;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), self.builder.finish());
         let writer = self.writer.as_mut().expect("taken only by `finish`, which consumes the writer");
         batch
             .map_err(Into::into)
             .and_then(|batch| writer.write(&batch))
-            .map_err(TimelineError::parquet(&self.path, first_row))?;
+            .map_err(TimelineError::written(&self.path))?;
         self.pending_rows = 0;
         self.pending_bytes = 0;
         Ok(())

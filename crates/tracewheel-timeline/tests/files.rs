@@ -130,6 +130,15 @@ fn the_file_appears_only_when_it_is_whole_and_nothing_else_stays() {
 }
 
 #[test]
+fn an_output_that_cannot_be_written_is_told_apart_from_a_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("no such folder").join("t.parquet");
+    let error = TimelineWriter::create(&path, TimelineMeta::default()).unwrap_err();
+    assert!(error.is_output() && error.to_string().contains("no such folder/t.parquet"), "{error}");
+    assert!(!Timeline::open(&path).unwrap_err().is_output());
+}
+
+#[test]
 fn a_timeline_of_no_rows_is_a_timeline() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
