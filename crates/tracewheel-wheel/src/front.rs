@@ -17,8 +17,8 @@ impl Front {
     pub(crate) fn push<T>(&mut self, spot: Spot, slab: &mut Slab<T>) {
         let position = self.heap.len();
         self.heap.push(spot);
+        let position = self.raise(position, spot, slab);
         slab.set_place(spot.index, Home::Front, position);
-        self.raise(position, slab);
     }
 
     /// Takes out the entry at a position.
@@ -28,47 +28,51 @@ impl Front {
     pub(crate) fn remove<T>(&mut self, position: u32, slab: &mut Slab<T>) -> Spot {
         let position = position as usize;
         let removed = self.heap.swap_remove(position);
-        if position < self.heap.len() {
-            slab.set_position(self.heap[position].index, position);
-            // The entry that filled the gap comes from another branch: it may be too early here or too late.
-            let position = self.raise(position, slab);
-            self.sink(position, slab);
+        if let Some(&filler) = self.heap.get(position) {
+            // What fills the gap comes from another branch: it may be too early for this place, or too late.
+            let position = self.raise(position, filler, slab);
+            let position = self.sink(position, filler, slab);
+            slab.set_position(filler.index, position);
         }
         removed
     }
 
-    /// Moves an entry towards the root until its parent is earlier; returns where it ends.
-    fn raise<T>(&mut self, mut position: usize, slab: &mut Slab<T>) -> usize {
+    /// Moves `spot` from a position towards the root until its parent is earlier; returns where it ends. The position
+    /// in the slab of all that made way is right afterwards, that of `spot` itself is the caller's.
+    fn raise<T>(&mut self, mut position: usize, spot: Spot, slab: &mut Slab<T>) -> usize {
         while position > 0 {
             let parent = (position - 1) / 2;
-            if self.heap[parent] < self.heap[position] {
+            if self.heap[parent] < spot {
                 break;
             }
-            self.swap(parent, position, slab);
+            self.shift(parent, position, slab);
             position = parent;
         }
+        self.heap[position] = spot;
         position
     }
 
-    /// Moves an entry towards the leaves until both children are later.
-    fn sink<T>(&mut self, mut position: usize, slab: &mut Slab<T>) {
+    /// As [`Self::raise`], towards the leaves until both children are later.
+    fn sink<T>(&mut self, mut position: usize, spot: Spot, slab: &mut Slab<T>) -> usize {
         loop {
             let (left, right) = (2 * position + 1, 2 * position + 2);
-            let Some(left_spot) = self.heap.get(left) else { return };
+            let Some(left_spot) = self.heap.get(left) else { break };
             let earlier =
-                if self.heap.get(right).is_some_and(|spot| spot < left_spot) { right } else { left };
-            if self.heap[position] < self.heap[earlier] {
-                return;
+                if self.heap.get(right).is_some_and(|right| right < left_spot) { right } else { left };
+            if spot < self.heap[earlier] {
+                break;
             }
-            self.swap(position, earlier, slab);
+            self.shift(earlier, position, slab);
             position = earlier;
         }
+        self.heap[position] = spot;
+        position
     }
 
-    fn swap<T>(&mut self, one: usize, other: usize, slab: &mut Slab<T>) {
-        self.heap.swap(one, other);
-        slab.set_position(self.heap[one].index, one);
-        slab.set_position(self.heap[other].index, other);
+    fn shift<T>(&mut self, from: usize, to: usize, slab: &mut Slab<T>) {
+        let moved = self.heap[from];
+        self.heap[to] = moved;
+        slab.set_position(moved.index, to);
     }
 }
 

@@ -29,7 +29,7 @@ impl Slot {
         Self((level * SLOTS + slot) as u16)
     }
 
-    const fn level(self) -> usize {
+    pub(crate) const fn level(self) -> usize {
         self.0 as usize / SLOTS
     }
 
@@ -39,6 +39,11 @@ impl Slot {
 
     const fn bit(self) -> u64 {
         1 << (self.0 as usize % SLOTS)
+    }
+
+    /// The last tick of this slot.
+    pub(crate) const fn last_tick(self, hand: u64) -> u64 {
+        self.first_tick(hand) | ((1 << (self.level() as u32 * LEVEL_BITS)) - 1)
     }
 
     /// The first tick of this slot: the hand above this level, the slot's number in it, nothing below.

@@ -3,7 +3,7 @@
 //! A [`Wheel`] holds values under deadlines and gives them back in exact order: by deadline, and by insertion among
 //! equal deadlines. It equals a list kept sorted (design invariant 5); it only costs less. Insert and cancel take
 //! constant time, and an entry is moved at most nine times between its insertion and its deadline, however many others
-//! wait.
+//! wait; those due within a millisecond or two of each other are ordered by a small heap.
 //!
 //! # How it works
 //!
@@ -15,8 +15,9 @@
 //! * else at level *L*, where *L* is the highest group in which its tick differs from the hand, in the slot that is
 //!   that group's value. Nine levels of 64 slots cover every tick, so there is no list of overflows and no lap to count.
 //!
-//! Opening a slot moves the hand to the slot's first tick and lays its entries out anew. Entries are kept by index into
-//! a slab, which knows for each where it lies; there are no intrusive lists and no pointers.
+//! Opening a slot moves the hand to the slot's first tick and lays its entries out anew; a narrow slot with few entries
+//! goes to the front whole, with the hand at its last tick. Entries are kept by index into a slab, which knows for each
+//! where it lies; there are no intrusive lists and no pointers.
 //!
 //! # Why the order is exact
 //!
@@ -34,7 +35,8 @@
 //!    than the opened one. The opened entries agree with `h` in the opened level's group, so they go to lower levels
 //!    or to the front: that ends after nine steps.
 //! 4. *The hand may be moved to any tick before the first occupied slot* by the same argument: such a tick lies between
-//!    the old hand and every entry outside the front, so it shares with them what they share.
+//!    the old hand and every entry outside the front, so it shares with them what they share. That covers the slot that
+//!    goes to the front whole: once it is taken out, its last tick is such a tick.
 //!
 //! Nothing above asks that the hand be the present. [`Wheel::next_deadline`] may run it ahead to split a crowded slot,
 //! [`Wheel::pop_due`] lets it follow the time that it is given, and an entry inserted behind it goes to the front, in
@@ -52,6 +54,12 @@ use crate::slab::{Home, Slab};
 
 /// A first slot with more entries than this is split rather than searched when the next deadline is asked for.
 const SEARCHED_ENTRIES: usize = 32;
+
+/// A slot of so low a level (2 ms wide at most) with so few entries goes to the front as a whole: a small heap orders
+/// them sooner than another level would. Wider slots don't, lest a lonely far deadline send all that is inserted before
+/// it to the front.
+const LEVELS_TO_FRONT: usize = 2;
+const ENTRIES_TO_FRONT: usize = 64;
 
 /// Names one entry of a [`Wheel`] until it is popped or cancelled.
 ///
@@ -197,10 +205,14 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Moves the hand to the first occupied slot and lays its entries out anew.
+    /// Moves the hand to the first occupied slot, its beginning or its end, and lays its entries out anew.
     fn open(&mut self, slot: levels::Slot) {
-        self.hand = slot.first_tick(self.hand);
         let mut entries = self.levels.take(slot);
+        self.hand = if slot.level() < LEVELS_TO_FRONT && entries.len() <= ENTRIES_TO_FRONT {
+            slot.last_tick(self.hand)
+        } else {
+            slot.first_tick(self.hand)
+        };
         for spot in entries.drain(..) {
             self.lay(spot);
         }
