@@ -1,4 +1,5 @@
 //! The sharing of a real trace, held token by token: every request of an hour of Mooncake's conversations.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "the helpers of a test are a part of it")]
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -66,26 +67,36 @@ impl Prefixes {
         let mut known = true;
         let mut prefix = Xxh3::new();
         let mut at = 0;
-        let mut ends = text.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b' ').map(|(end, _)| end);
-        for token in 1..=tokens {
-            let end = ends.next().unwrap_or(text.len());
-            let in_block = token % BLOCK_TOKENS;
-            let block_end = in_block == 0 || token == tokens;
-            if !block_end && in_block > TAG_WORDS {
-                continue;
+        let mut left = tokens;
+        while left > 0 {
+            let in_block = left.min(BLOCK_TOKENS);
+            let mut word = 0;
+            while word < in_block {
+                // The words of the tag one by one, then on to the block's end.
+                let step = if word < TAG_WORDS { 1 } else { in_block - word };
+                word += step;
+                let end = after_words(text.as_bytes(), at, step);
+                prefix.update(&text.as_bytes()[at..end]);
+                at = end;
+                known &= !self.0.insert(prefix.digest());
+                if known {
+                    (blocks, words) = if word == in_block { (blocks + 1, 0) } else { (blocks, word) };
+                }
             }
-            prefix.update(&text.as_bytes()[at..end]);
-            at = end;
-            known &= !self.0.insert(prefix.digest());
-            if known && block_end {
-                (blocks, words) = (blocks + 1, 0);
-            } else if known {
-                words = in_block;
-            }
+            left -= in_block;
         }
-        assert_eq!((at, ends.next()), (text.len(), None), "exactly {tokens} tokens");
+        assert_eq!(at, text.len(), "exactly {tokens} tokens");
         (blocks, words)
     }
+}
+
+/// The offset after the next `words` words of `text`, each of which begins with a space.
+fn after_words(text: &[u8], at: usize, words: u32) -> usize {
+    let mut spaces = memchr::memchr_iter(b' ', &text[at + 1..]);
+    for _ in 1..words {
+        spaces.next();
+    }
+    spaces.next().map_or(text.len(), |space| at + 1 + space)
 }
 
 #[test]
