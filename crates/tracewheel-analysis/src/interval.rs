@@ -28,6 +28,9 @@ pub const INTERVAL_METHOD: &str = "order_statistics_of_effective_size";
 /// The level of every interval unless an option says otherwise.
 pub const DEFAULT_LEVEL: f64 = 0.95;
 
+/// The two ends of an interval; `None` where nothing bounds that side.
+type Ends = (Option<i64>, Option<i64>);
+
 /// What the end of an interval is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,7 +91,7 @@ impl Estimate {
         self.interval.hi_ns.unwrap_or(NEVER_NS)
     }
 
-    pub(crate) fn new(value: i64, ends: (Option<i64>, Option<i64>), level: f64, effective_n: u64) -> Self {
+    pub(crate) fn new(value: i64, ends: Ends, level: f64, effective_n: u64) -> Self {
         let (lo_ns, lo_is) = bound(ends.0);
         let (hi_ns, hi_is) = bound(ends.1);
         let interval = Interval { lo_ns, lo_is, hi_ns, hi_is, level, effective_n };
@@ -205,13 +208,7 @@ impl Series {
         Some(Measured { estimate, spectrum })
     }
 
-    fn weighted_bounds(
-        &self,
-        weights: &[f64],
-        p: Percentile,
-        m: u64,
-        level: f64,
-    ) -> Option<(i64, (Option<i64>, Option<i64>))> {
+    fn weighted_bounds(&self, weights: &[f64], p: Percentile, m: u64, level: f64) -> Option<(i64, Ends)> {
         let mut pairs: Vec<(i64, f64)> =
             self.slots.iter().zip(weights).filter_map(|(v, w)| Some(((*v)?, *w))).collect();
         pairs.sort_unstable_by_key(|(value, _)| *value);

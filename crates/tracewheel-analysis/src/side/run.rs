@@ -12,6 +12,7 @@ use super::streams::{OutputStream, StreamTally};
 use super::{Side, Source, throttled_status};
 use crate::error::{AnalysisError, Result};
 use crate::fidelity::{DurationSummary, Fidelity};
+use crate::metric::Metric;
 
 /// How many requests of each phase and status a run holds.
 pub(crate) type PhaseCounts = BTreeMap<(Phase, RequestStatus), u64>;
@@ -81,7 +82,7 @@ pub(crate) fn load(run: &Run, stall_ns: i64) -> Result<Side<'_>> {
     Ok(side)
 }
 
-/// Visits the output stream of every request of the roster that has gaps, in the order in which they ended.
+/// Visits the output stream of every successful request of the roster that has gaps, in the order in which they ended.
 pub(crate) fn visit_streams(
     run: &Run,
     roster: &Roster,
@@ -92,7 +93,7 @@ pub(crate) fn visit_streams(
         let attempt = attempt?;
         let Some(at) = roster.position((attempt.row, attempt.copy)) else { continue };
         let request = &roster.requests[at];
-        if request.gaps > 0 && u64::from(attempt.attempt) == request.counted {
+        if request.knows(Metric::Gap) && u64::from(attempt.attempt) == request.counted {
             stream.load(&attempt);
             visit(at, &stream);
         }

@@ -15,6 +15,7 @@ use super::report::{Counts, SideKind};
 use super::streams::{OutputStream, StreamTally, TokenSource};
 use super::{Logged, Side, Source, throttled_status};
 use crate::error::Result;
+use crate::metric::Metric;
 
 /// The columns that a comparison reads; the wide ones (bodies, prefix hashes) stay on disk.
 const COLUMNS: &[&str] = &[
@@ -78,13 +79,13 @@ pub(crate) fn load<'a>(
     Ok(side)
 }
 
-/// Visits the logged events of every request of the roster that has gaps.
+/// Visits the logged events of every successful request of the roster that has gaps.
 pub(crate) fn visit_streams(
     timeline: &Timeline,
     roster: &Roster,
     visit: &mut dyn FnMut(usize, &OutputStream),
 ) -> Result<()> {
-    let with_gaps = roster.requests.iter().enumerate().filter(|(_, r)| r.gaps > 0);
+    let with_gaps = roster.requests.iter().enumerate().filter(|(_, r)| r.knows(Metric::Gap));
     let by_row: HashMap<u64, usize> = with_gaps.map(|(at, r)| (r.counted, at)).collect();
     if by_row.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Known answers, worked out by hand, for tiny runs and timelines that were written through the real writers.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "tests")]
 
 mod documentation;
 mod fixture;
