@@ -40,8 +40,9 @@ impl Default for WaiterOptions {
 /// Waits for points of the run clock: a `timerfd` armed a little early, then a bounded spin.
 ///
 /// For one task of a `current_thread` runtime, which should look at its event queue often (`event_interval` of a few
-/// ticks). Any poll sees the time itself, so a task that is woken by something else near the deadline does not wait
-/// for the timer's event.
+/// ticks): the task is woken when the runtime looks. Any poll sees the time itself, so a task that is woken by something
+/// else near the deadline does not wait for the timer's event. A deadline within the margin is waited for without giving
+/// the thread away: whoever serves many such in a row should yield now and then.
 #[derive(Debug)]
 pub struct PreciseWaiter {
     clock: Arc<RunClock>,
