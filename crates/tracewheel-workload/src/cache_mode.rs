@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::PlannedRequest;
+
 /// The chosen state of the prefix cache. Enters a replay only through the nonce of each prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -44,6 +46,19 @@ impl CacheMode {
             CacheMode::Natural | CacheMode::Cold => false,
             CacheMode::Warm => true,
             CacheMode::Mix { .. } => !self.is_cold(request_id),
+        }
+    }
+
+    /// Input tokens of `planned` that a prefix cache of endless size would hold in this mode: none when the request is
+    /// cold, all when it was sent ahead, else what the plan says. `None` is unknown. Only for prompts that are made up:
+    /// a recorded body is sent as it is, in any mode.
+    pub fn predicted_cached_tokens(self, planned: &PlannedRequest) -> Option<u32> {
+        if self.is_cold(planned.request_id) {
+            Some(0)
+        } else if self.is_primed(planned.request_id) {
+            Some(planned.input_tokens)
+        } else {
+            planned.predicted_cached_tokens
         }
     }
 

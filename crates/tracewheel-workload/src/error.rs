@@ -13,8 +13,7 @@ pub enum WorkloadError {
     /// Rows without usable token counts, under [`UnknownTokens::Refuse`](crate::UnknownTokens::Refuse).
     #[error(
         "{count} of {rows} rows have an unknown or zero token count (first rows: {}); \
-         leave them out with `unknown_tokens = \"skip\"`, or give counts with \
-         `unknown_tokens = {{ fill = {{ input = N, output = N }} }}`",
+         leave them out with `skip`, or give them counts with `fill:INPUT,OUTPUT`, as the rule for unknown tokens",
         list(.first_rows)
     )]
     UnknownTokens {

@@ -8,6 +8,7 @@
 //! nonce that keeps one run's prompts out of another run's caches enters only there ([`CacheMode`]), so it is no
 //! part of the plan.
 
+mod attempts;
 mod block_set;
 mod cache_mode;
 mod digest;
@@ -27,7 +28,7 @@ pub use cache_mode::{CacheMode, ParseCacheModeError};
 pub use digest::PlanDigest;
 pub use error::WorkloadError;
 pub use header::{PlanHeader, PromptStats};
-pub use options::{PlanOptions, UnknownTokens, Window};
+pub use options::{ParseUnknownTokensError, PlanOptions, UnknownTokens, Window};
 pub use plan::{Plan, PlannedRequests};
 pub use prefix_cache::PrefixCache;
 pub use priming::{PRIMING_COPY, PrimingRequests};

@@ -1,5 +1,8 @@
 //! What a person chooses about a plan.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Speed;
@@ -34,9 +37,10 @@ pub struct Window {
     pub to_ns: Option<i64>,
 }
 
-/// The rule for rows that have no usable input or output token count (unknown, or zero).
+/// The rule for rows that have no usable input or output token count (unknown, or zero). Written `refuse`, `skip` or
+/// `fill:INPUT,OUTPUT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(try_from = "String", into = "String")]
 pub enum UnknownTokens {
     /// No plan is made; the error counts the rows, names the first ones and the remedies.
     #[default]
@@ -50,4 +54,72 @@ pub enum UnknownTokens {
         /// Output tokens for rows without.
         output: u32,
     },
+}
+
+/// The text is no rule for unknown token counts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is no rule for unknown token counts: write refuse, skip, or fill:INPUT,OUTPUT with at least 1 each, \
+     as in fill:512,128"
+)]
+pub struct ParseUnknownTokensError {
+    text: String,
+}
+
+impl FromStr for UnknownTokens {
+    type Err = ParseUnknownTokensError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fill = |counts: &str| {
+            let (input, output) = counts.split_once(',')?;
+            let count = |text: &str| text.trim().parse().ok().filter(|count: &u32| *count > 0);
+            Some(UnknownTokens::Fill { input: count(input)?, output: count(output)? })
+        };
+        match text {
+            "refuse" => Some(UnknownTokens::Refuse),
+            "skip" => Some(UnknownTokens::Skip),
+            _ => text.strip_prefix("fill:").and_then(fill),
+        }
+        .ok_or_else(|| ParseUnknownTokensError { text: text.chars().take(80).collect() })
+    }
+}
+
+impl fmt::Display for UnknownTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnknownTokens::Refuse => f.write_str("refuse"),
+            UnknownTokens::Skip => f.write_str("skip"),
+            UnknownTokens::Fill { input, output } => write!(f, "fill:{input},{output}"),
+        }
+    }
+}
+
+impl TryFrom<String> for UnknownTokens {
+    type Error = ParseUnknownTokensError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<UnknownTokens> for String {
+    fn from(rule: UnknownTokens) -> String {
+        rule.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_for_unknown_tokens_are_read_and_written_the_same() {
+        for text in ["refuse", "skip", "fill:512,128"] {
+            assert_eq!(text.parse::<UnknownTokens>().unwrap().to_string(), text);
+        }
+        for text in ["", "Skip", "fill", "fill:", "fill:1", "fill:0,1", "fill:1,0", "fill:-1,1", "fill:1,2,3"]
+        {
+            assert!(text.parse::<UnknownTokens>().is_err(), "{text}");
+        }
+    }
 }

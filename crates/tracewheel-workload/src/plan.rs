@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tracewheel_timeline::{RequestRow, Rows, Timeline};
 
+use crate::attempts::LoggedAttempts;
 use crate::digest::Digester;
 use crate::layout::Layout;
 use crate::select::{self, Planned, Selection, Selector};
@@ -54,7 +55,8 @@ const COLUMNS: &[&str] = &[
 const NAMED_ROWS: usize = 5;
 
 impl Plan {
-    /// Counts what `options` make of a timeline: one pass over five of its columns, in bounded memory.
+    /// Counts what `options` make of a timeline: two passes over a few of its columns, in memory that grows
+    /// with the logged retries only.
     ///
     /// # Errors
     /// A baseline, an empty window or a window without rows, and rows without token counts unless the options say
@@ -64,7 +66,7 @@ impl Plan {
             return Err(WorkloadError::Baseline);
         }
         let first = timeline.arrivals().next().transpose()?;
-        let selector = Selector::new(first.unwrap_or(0), &options)?;
+        let selector = Selector::new(first.unwrap_or(0), LoggedAttempts::read(timeline)?, &options)?;
         let mut count = Count::new(timeline, &selector, &options);
         for row in timeline.columns_in(0..timeline.num_rows(), select::COLUMNS) {
             let (position, row) = row?;

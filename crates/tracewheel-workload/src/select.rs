@@ -1,9 +1,12 @@
 //! Which rows of a timeline are planned, when, and with which token counts: one rule for the pass that counts and the
 //! pass that plans.
 
+use std::sync::Arc;
+
 use tracewheel_timeline::RequestRow;
 use tracewheel_timeline::vocab::Operation;
 
+use crate::attempts::LoggedAttempts;
 use crate::{PlanOptions, UnknownTokens, Window, WorkloadError};
 
 /// The columns that [`Selector::select`] looks at.
@@ -35,11 +38,16 @@ pub(crate) struct Selector {
     first_unix_ns: i64,
     window: Window,
     options: PlanOptions,
+    attempts: Arc<LoggedAttempts>,
 }
 
 impl Selector {
-    /// The rule for a timeline whose first arrival is `first_unix_ns`.
-    pub(crate) fn new(first_unix_ns: i64, options: &PlanOptions) -> Result<Selector, WorkloadError> {
+    /// The rule for a timeline whose first arrival is `first_unix_ns` and whose retries know `attempts`.
+    pub(crate) fn new(
+        first_unix_ns: i64,
+        attempts: LoggedAttempts,
+        options: &PlanOptions,
+    ) -> Result<Selector, WorkloadError> {
         let window = options.window.unwrap_or(Window { from_ns: 0, to_ns: None });
         if let Some(to_ns) = window.to_ns
             && to_ns <= window.from_ns
@@ -53,7 +61,7 @@ impl Selector {
                 }
             }
         }
-        Ok(Selector { first_unix_ns, window, options: options.clone() })
+        Ok(Selector { first_unix_ns, window, options: options.clone(), attempts: Arc::new(attempts) })
     }
 
     /// The recorded arrival that is the plan's time zero.
@@ -75,7 +83,7 @@ impl Selector {
         if row.retry_of_row.is_some() {
             return Ok(Selection::Retry);
         }
-        let Some((input_tokens, output_tokens, filled)) = self.tokens(row) else {
+        let Some((input_tokens, output_tokens, filled)) = self.tokens(position, row) else {
             return Ok(Selection::UnknownTokens);
         };
         let planned_ns = offset.checked_sub(self.window.from_ns).and_then(|ns| self.options.speed.scale(ns));
@@ -83,14 +91,15 @@ impl Selector {
         Ok(Selection::Planned(Planned { planned_ns, input_tokens, output_tokens, filled }))
     }
 
-    fn tokens(&self, row: &RequestRow) -> Option<(u32, u32, bool)> {
+    fn tokens(&self, position: u64, row: &RequestRow) -> Option<(u32, u32, bool)> {
         let (needs_input, needs_output) = match row.operation {
             Operation::Http => (false, false),
             Operation::Embeddings => (true, false),
             _ => (true, true),
         };
-        let input = row.input_tokens.filter(|tokens| *tokens > 0);
-        let output = row.output_tokens.filter(|tokens| *tokens > 0);
+        let usable = |tokens: Option<u32>| tokens.filter(|tokens| *tokens > 0);
+        let input = usable(row.input_tokens).or_else(|| self.attempts.input_tokens(position));
+        let output = usable(row.output_tokens).or_else(|| self.attempts.output_tokens(position));
         let filled = (needs_input && input.is_none()) || (needs_output && output.is_none());
         let fill = match self.options.unknown_tokens {
             UnknownTokens::Fill { input, output } => Some((input, output)),

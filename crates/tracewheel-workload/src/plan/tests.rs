@@ -264,6 +264,14 @@ fn predicted_cached_tokens_are_what_an_endless_prefix_cache_holds() {
 }
 
 #[test]
+fn a_cache_mode_changes_what_is_predicted() {
+    let (_, requests) = planned(&rows_with_prefixes(), PlanOptions::default());
+    let predicted = |mode: &str| mode.parse::<CacheMode>().unwrap().predicted_cached_tokens(&requests[1]);
+    assert_eq!([predicted("natural"), predicted("cold"), predicted("warm")], [Some(96), Some(0), Some(100)]);
+    assert_eq!([predicted("mix:0"), predicted("mix:1")], [Some(0), Some(100)]);
+}
+
+#[test]
 fn a_window_starts_with_an_empty_cache() {
     let options = PlanOptions { window: Some(Window { from_ns: 1, to_ns: None }), ..PlanOptions::default() };
     let (_, requests) = planned(&rows_with_prefixes(), options);
@@ -334,7 +342,7 @@ fn options_and_header_survive_the_way_through_json() {
     };
     let (header, _) = planned(&rows_with_prefixes(), options);
     let text = serde_json::to_string(&header).unwrap();
-    assert!(text.contains(r#""speed":"1.5""#) && text.contains(r#""fill":{"input":1,"output":2}"#), "{text}");
+    assert!(text.contains(r#""speed":"1.5""#) && text.contains(r#""fill:1,2""#), "{text}");
     assert_eq!(serde_json::from_str::<PlanHeader>(&text).unwrap(), header);
     assert_eq!(serde_json::from_str::<PlanOptions>("{}").unwrap(), PlanOptions::default());
 }
@@ -347,4 +355,23 @@ fn a_plan_and_its_requests_can_move_to_another_thread() {
     movable(&plan);
     movable(&plan.requests());
     movable(&plan.priming(CacheMode::Warm));
+}
+
+#[test]
+fn a_request_refused_at_first_is_planned_with_the_counts_of_its_served_attempt() {
+    let refused = RequestRow { output_tokens: None, ..row(0) };
+    let retry = |offset, of_row, output_tokens| RequestRow {
+        retry_of_row: Some(of_row),
+        output_tokens,
+        input_tokens: Some(120),
+        ..row(offset)
+    };
+    let rows = [refused, row(SECOND), retry(2 * SECOND, 0, None), retry(3 * SECOND, 0, Some(77))];
+    // The served attempt lies behind the window's end; its counts are the request's all the same.
+    let window = Some(Window { from_ns: 0, to_ns: Some(2 * SECOND) });
+    let (header, requests) = planned(&rows, PlanOptions { window, ..PlanOptions::default() });
+    assert_eq!((header.requests, header.rows_unknown_tokens), (2, 0));
+    // A count that the first row knows stays.
+    assert_eq!((requests[0].input_tokens, requests[0].output_tokens, requests[0].tokens_filled), (100, 77, false));
+    assert_eq!(requests[1].output_tokens, 10);
 }
