@@ -137,7 +137,7 @@ impl Known<'_> {
             _ => "mixed",
         };
         PromptsSection {
-            digest: None,
+            digest: Some(self.survey.sizes_digest.clone()),
             origin: Some(origin.to_owned()),
             input_tokens: Some(self.survey.input_tokens),
             output_tokens: Some(self.survey.output_tokens),

@@ -20,13 +20,6 @@ pub(crate) struct ReadyRequest {
     pub(crate) stream: bool,
 }
 
-impl ReadyRequest {
-    /// Phase of the run that it belongs to.
-    pub(crate) fn phase(&self) -> Phase {
-        self.record.phase
-    }
-}
-
 /// What the recorder is told.
 #[derive(Debug)]
 pub(crate) enum RecorderMessage {

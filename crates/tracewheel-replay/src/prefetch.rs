@@ -1,8 +1,5 @@
 //! The look-ahead: a thread that renders requests before they are due, within bounds.
 
-use std::collections::HashSet;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -10,10 +7,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_protocol::{Provider, RenderRequest};
-use tracewheel_record::rows::EXTRA_COPY;
 use tracewheel_record::{RequestRecord, Strata};
 use tracewheel_timeline::vocab::{BodyState, Phase, Reason, RequestStatus, Source};
-use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, PromptSpec, WorkloadError};
+use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 
 use crate::config::{LookAhead, ReplayConfig};
 use crate::message::{ReadyRequest, RecorderMessage, close};
@@ -116,13 +112,17 @@ impl Renderer {
         if let (BodyState::Full, Some(body)) = (planned.body_state, &planned.body) {
             return body.clone();
         }
-        let nonce = self.config.cache.nonce(self.nonce, planned.request_id);
+        let nonce = match phase {
+            // What is sent ahead is what the run will send, under the run's own nonce.
+            Phase::Prime => self.nonce,
+            _ => self.config.cache.nonce(self.nonce, planned.request_id),
+        };
         self.prompts.render(&planned.prompt, nonce, &mut self.text);
         let model = self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default();
         let request = RenderRequest {
             model,
             prompt: &self.text,
-            max_tokens: if phase == Phase::Prime { 1 } else { planned.output_tokens },
+            max_tokens: planned.output_tokens,
             limit_field: self.config.limit_field,
             stream: planned.stream,
             force_length: self.config.force_length,
@@ -175,25 +175,22 @@ impl Prefetch {
         Ok(())
     }
 
-    /// Sends every distinct prompt that the cache mode wants warm, once. Holds eight bytes a distinct prompt.
+    /// Renders the prompts that the cache mode wants warm, each once; how many.
     pub(crate) fn prime(mut self, plan: &Plan) -> Result<u64, WorkloadError> {
-        let mut seen = HashSet::new();
-        for planned in plan.requests() {
+        let mut primed = 0;
+        for planned in plan.priming(self.renderer.config.cache) {
             let planned = planned?;
-            let fresh = self.renderer.config.cache.is_primed(planned.request_id)
-                && seen.insert(prompt_identity(&planned.prompt));
-            if !fresh || self.shared.halt() > Halt::Running {
-                continue;
+            if self.shared.halt() > Halt::Running {
+                break;
             }
-            let mut record = Box::new(record_of(&planned, Phase::Prime));
-            record.copy |= EXTRA_COPY;
-            record.predicted_cached_tokens = None;
+            let record = Box::new(record_of(&planned, Phase::Prime));
             let body = self.renderer.body(&planned, Phase::Prime);
             if self.budget.take(body.len(), &self.shared) {
-                self.hand_over(seen.len(), ready(planned, record, body));
+                self.hand_over(primed as usize, ready(planned, record, body));
+                primed += 1;
             }
         }
-        Ok(seen.len() as u64)
+        Ok(primed)
     }
 
     fn hand_over(&self, number: usize, request: ReadyRequest) {
@@ -222,17 +219,6 @@ fn ready(planned: PlannedRequest, record: Box<RequestRecord>, body: Bytes) -> Re
         record,
         body,
     }
-}
-
-fn prompt_identity(prompt: &PromptSpec) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for block in &prompt.blocks {
-        (block.hash, block.tokens).hash(&mut hasher);
-    }
-    if let Some(tail) = prompt.tail {
-        (tail.key, tail.tokens).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 /// The request's row as far as the plan knows it; times are offsets from the plan's time zero until a worker takes it.

@@ -61,11 +61,6 @@ impl Recorded {
         }
         self.writer.finish(manifest, clock)
     }
-
-    /// Planned requests recorded so far.
-    pub(crate) fn recorded(&self) -> u64 {
-        self.writer.counts().total()
-    }
 }
 
 impl Recorder {

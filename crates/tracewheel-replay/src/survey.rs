@@ -20,6 +20,8 @@ pub(crate) struct Survey {
     pub(crate) without_model: Option<(u64, u64)>,
     pub(crate) input_tokens: DistributionSection,
     pub(crate) output_tokens: DistributionSection,
+    /// BLAKE3 over the planned input and output sizes in planned order (u32, little endian), in hexadecimal.
+    pub(crate) sizes_digest: String,
     /// Requests whose recorded body will be sent as it is.
     pub(crate) recorded_bodies: u64,
     /// Cached share that the plan expects, over the requests for which it can be known.
@@ -34,6 +36,7 @@ impl Survey {
         let mut survey = Survey::default();
         let (mut input, mut output) = (Sizes::default(), Sizes::default());
         let (mut cached, mut of) = (0u64, 0u64);
+        let mut sizes = blake3::Hasher::new();
         for planned in plan.requests() {
             let planned = planned?;
             match &planned.model {
@@ -47,6 +50,8 @@ impl Survey {
                     survey.without_model = Some((row, count + 1));
                 }
             }
+            sizes.update(&planned.input_tokens.to_le_bytes());
+            sizes.update(&planned.output_tokens.to_le_bytes());
             input.add(planned.input_tokens);
             output.add(planned.output_tokens);
             if planned.body_state == BodyState::Full && planned.body.is_some() {
@@ -62,6 +67,7 @@ impl Survey {
             }
         }
         (survey.input_tokens, survey.output_tokens) = (input.section(), output.section());
+        survey.sizes_digest = sizes.finalize().to_hex().to_string();
         survey.planned_cached_share = (of > 0).then(|| cached as f64 / of as f64);
         Ok(survey)
     }

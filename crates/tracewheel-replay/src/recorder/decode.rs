@@ -86,8 +86,17 @@ fn frame(ended: &EndedAttempt) -> AttemptRecord {
 }
 
 fn milestones(record: &mut AttemptRecord, outcome: &ExchangeOutcome) {
-    record.first_write_ns = outcome.writes.first_ns.map(|at| at.0);
-    record.last_write_ns = outcome.writes.last_ns.map(|at| at.0);
+    let writes = outcome.writes;
+    record.first_write_ns = writes.first_ns.map(|at| at.0);
+    record.last_write_ns = writes.last_ns.map(|at| at.0);
+    // The stamp after a write call is an upper bound of when the kernel had the bytes. On a short way the answer may be
+    // there before the call returns; it can't have come before the request, so its own stamp is a bound too.
+    if let Some(answered) = outcome.reads.first().map(best_ns) {
+        if writes.first_ns == writes.last_ns {
+            record.last_write_ns = record.last_write_ns.map(|at| at.min(answered));
+        }
+        record.first_write_ns = record.first_write_ns.map(|at| at.min(answered));
+    }
     let at = |read: u32| outcome.reads.get(read as usize).map(best_ns);
     record.headers_ns = outcome.response.as_ref().and_then(|head| at(head.read));
     record.first_byte_ns = outcome.marks.first().and_then(|mark| at(mark.read));

@@ -68,18 +68,14 @@ impl Worker {
             return;
         }
         let request = self.request(number);
-        let armed = self.slots.arm(request, number);
-        let stale = match armed {
-            Ok((slot, used, stale)) => {
+        let (armed, stale) = self.slots.arm(request, number);
+        match armed {
+            Some((slot, used)) => {
                 let flight = self.flights.get(number);
                 (flight.stage, flight.used) = (Stage::Armed(slot), Some(used));
-                stale
             }
-            Err((_request, stale)) => {
-                self.connect_for(number);
-                stale
-            }
-        };
+            None => self.connect_for(number),
+        }
         self.shared.gauges.stale_connections.fetch_add(u64::from(stale), Ordering::Relaxed);
     }
 

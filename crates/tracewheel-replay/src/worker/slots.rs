@@ -20,7 +20,7 @@ type Opening = Pin<Box<dyn Future<Output = Result<H1Connection, ConnectError>> +
 enum Life {
     Free,
     Connecting { opening: Opening, flight: Option<u32> },
-    Idle(H1Connection),
+    Idle(Box<H1Connection>),
     Busy { exchange: Box<Exchange>, flight: u32, released: bool },
 }
 
@@ -152,16 +152,15 @@ impl Slots {
         self.slots[slot as usize].number
     }
 
-    /// Puts a request onto an idle connection, behind the valve. `Ok` names the slot; `Err` gives the request back with
-    /// the number of idle connections that turned out to be closed.
+    /// Puts a request onto an idle connection, behind the valve: its slot, if there was one that held. Besides, the number
+    /// of idle connections that turned out to be closed.
     pub(super) fn arm(
         &mut self,
         mut request: PreparedRequest,
         flight: u32,
-    ) -> Result<(u32, UsedConnection, u32), (PreparedRequest, u32)> {
+    ) -> (Option<(u32, UsedConnection)>, u32) {
         let mut stale = 0;
         while let Some(slot) = self.idle.pop() {
-            let limits = self.limits;
             let place = &mut self.slots[slot as usize];
             let Life::Idle(connection) = std::mem::replace(&mut place.life, Life::Free) else {
                 debug_assert!(false, "only idle connections are listed as idle");
@@ -174,17 +173,17 @@ impl Slots {
                 connect_start_ns: stamps.start_ns.0,
                 connected_ns: stamps.connected_ns.0,
             };
-            let mut exchange = Box::new(connection.arm(request, limits));
+            let mut exchange = Box::new(connection.arm(request, self.limits));
             let waker = place.waker.begin_poll();
             if exchange.poll_armed(&mut Context::from_waker(waker)).is_pending() {
                 place.life = Life::Busy { exchange, flight, released: false };
-                return Ok((slot, used, stale));
+                return (Some((slot, used)), stale);
             }
             request = exchange.into_request();
             stale += 1;
             self.vacate(slot);
         }
-        Err((request, stale))
+        (None, stale)
     }
 
     /// Opens the valve and writes.
@@ -276,7 +275,7 @@ impl Slots {
         let place = &mut self.slots[slot as usize];
         let waker = place.waker.begin_poll();
         if connection.poll_idle(&mut Context::from_waker(waker)).is_pending() {
-            place.life = Life::Idle(connection);
+            place.life = Life::Idle(Box::new(connection));
             self.idle.push(slot);
         } else {
             self.vacate(slot);
