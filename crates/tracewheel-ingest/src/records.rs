@@ -38,6 +38,8 @@ pub(crate) enum Record<'a> {
     Blank,
     /// More or fewer cells than expected; if it spanned several lines, only the first was given up.
     WrongCount(Place),
+    /// A quote that nothing closes up to the end; its first line was given up.
+    Unclosed(Place),
     /// Over the limit; its first line was given up.
     TooLong(Place),
 }
@@ -54,6 +56,7 @@ enum Parsed {
     /// Its length in the buffer, line end included.
     Record(usize),
     Over,
+    Unclosed,
     End,
 }
 
@@ -103,16 +106,17 @@ impl<R: Read> RecordReader<R> {
         let length = match self.parse()? {
             Parsed::End => return Ok(None),
             Parsed::Over => {
-                self.start_over();
                 self.give_up_line()?;
                 return Ok(Some(Record::TooLong(place)));
+            }
+            Parsed::Unclosed => {
+                self.give_up_line()?;
+                return Ok(Some(Record::Unclosed(place)));
             }
             Parsed::Record(length) => length,
         };
         if expected.is_some_and(|expected| expected != self.cell_count) {
-            self.start_over();
-            let first_line = self.first_line(length);
-            self.consume(first_line);
+            self.give_up_line()?;
             return Ok(Some(Record::WrongCount(place)));
         }
         self.consume(length);
@@ -151,15 +155,21 @@ impl<R: Read> RecordReader<R> {
                 continue;
             }
             self.make_room(cell_bytes);
+            let past_end = at == self.buffer.len();
+            if past_end && at == self.start {
+                return Ok(Parsed::End);
+            }
+            // A last line needs no line end: it is given one.
             let (result, used, wrote, ended) = self.csv.read_record(
-                &self.buffer[at..],
+                if past_end { b"\n" } else { &self.buffer[at..] },
                 &mut self.cells[cell_bytes..],
                 &mut self.ends[self.cell_count..],
             );
-            at += used;
+            at += if past_end { 0 } else { used };
             cell_bytes += wrote;
             self.cell_count += ended;
             match result {
+                ReadRecordResult::InputEmpty if past_end => return Ok(Parsed::Unclosed),
                 ReadRecordResult::InputEmpty
                 | ReadRecordResult::OutputFull
                 | ReadRecordResult::OutputEndsFull => {}
@@ -223,14 +233,9 @@ impl<R: Read> RecordReader<R> {
         Ok(true)
     }
 
-    /// Length of the first line of a record that is `length` bytes long.
-    fn first_line(&self, length: usize) -> usize {
-        let record = &self.buffer[self.start..self.start + length];
-        memchr::memchr(b'\n', record).map_or(length, |at| at + 1)
-    }
-
-    /// Drops bytes up to the end of the line, however far that is.
+    /// Drops the record's bytes up to the end of its first line, however far that is.
     fn give_up_line(&mut self) -> io::Result<()> {
+        self.start_over();
         loop {
             let available = &self.buffer[self.start..];
             let end = memchr::memchr(b'\n', available);
@@ -300,6 +305,7 @@ mod tests {
                 }
                 Record::Blank => (Place::default(), Err("blank")),
                 Record::WrongCount(place) => (place, Err("count")),
+                Record::Unclosed(place) => (place, Err("unclosed")),
                 Record::TooLong(place) => (place, Err("long")),
             };
             records.push((place.line, place.offset, content));
@@ -331,7 +337,7 @@ mod tests {
         let text = b"1,2\n\"3,4\n5,6\n7,8\n";
         let expected = [
             (1, 0, cells(&["1", "2"])),
-            (2, 4, Err("count")),
+            (2, 4, Err("unclosed")),
             (3, 9, cells(&["5", "6"])),
             (4, 13, cells(&["7", "8"])),
         ];

@@ -19,6 +19,8 @@ pub enum RejectReason {
     NotJson,
     /// Another number of cells than the header has.
     WrongCellCount,
+    /// A quote that nothing closes up to the end of the file.
+    UnclosedQuote,
     /// A value that must be there is not.
     MissingValue,
     /// Nothing says when the request started.

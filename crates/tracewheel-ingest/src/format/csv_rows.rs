@@ -59,6 +59,7 @@ impl RowReader for CsvRows {
             match record.map_err(|source| read_error(reading, source))? {
                 None => return Ok(Step::End),
                 Some(Record::Blank) => reading.tally.blank_lines += 1,
+                Some(Record::Unclosed(place)) => return reject(place, RejectReason::UnclosedQuote),
                 Some(Record::WrongCount(place)) => return reject(place, RejectReason::WrongCellCount),
                 Some(Record::TooLong(place)) => return reject(place, RejectReason::RowTooLong),
                 Some(Record::Whole(place, cells)) => return row(place, cells, columns, reading),
@@ -97,8 +98,9 @@ fn read_header<R: Read>(
             None => return Ok(Vec::new()),
             Some(Record::Blank) => reading.tally.blank_lines += 1,
             Some(Record::Whole(_, cells)) => return Ok(names(cells)),
-            Some(Record::WrongCount(_) | Record::TooLong(_)) => {
-                let problem = "its first line is too long for a header".to_owned();
+            Some(Record::WrongCount(_) | Record::Unclosed(_) | Record::TooLong(_)) => {
+                let problem =
+                    "its first line is no header: too long, or with a quote that nothing closes".to_owned();
                 return Err(IngestError::WrongFormat {
                     file: reading.file.to_owned(),
                     format: "csv",

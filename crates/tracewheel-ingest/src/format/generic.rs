@@ -66,7 +66,8 @@ impl Format for GenericJsonl {
 
 /// Whether the text is of the kind that a generic format reads.
 pub(crate) fn looks_like(format: &str, lines: &[&[u8]]) -> bool {
-    let is_json = objects(lines).next().is_some();
+    let is_document = lines.first().is_some_and(|line| line.starts_with(b"["));
+    let is_json = !is_document && objects(lines).next().is_some();
     if format == JSONL {
         return is_json;
     }
