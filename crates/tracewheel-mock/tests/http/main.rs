@@ -8,6 +8,7 @@ mod logs;
 mod pacing;
 mod routes;
 mod streams;
+mod virtual_time;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
