@@ -1,8 +1,8 @@
 //! Pure timeline-to-plan functions: window, speed, sessions, prompts that keep prefix sharing.
 //!
 //! A [`Plan`] says what a replay sends and when. It is a pure function of a timeline and [`PlanOptions`]: the same
-//! two give the same plan, byte for byte, which [`Plan::digest`] makes checkable. Nothing is held in memory but
-//! counts: [`Plan::requests`] streams the timeline again, so ten million rows cost no more than ten.
+//! two give the same plan, byte for byte, which [`Plan::digest`] makes checkable. Rows are not held in memory, only
+//! counts are, and what logged retries know: [`Plan::requests`] streams the timeline again.
 //!
 //! Prompts are planned as a [`PromptSpec`], a list of blocks and a tail; [`PromptRenderer`] makes the text. The
 //! nonce that keeps one run's prompts out of another run's caches enters only there ([`CacheMode`]), so it is no

@@ -372,6 +372,9 @@ fn a_request_refused_at_first_is_planned_with_the_counts_of_its_served_attempt()
     let (header, requests) = planned(&rows, PlanOptions { window, ..PlanOptions::default() });
     assert_eq!((header.requests, header.rows_unknown_tokens), (2, 0));
     // A count that the first row knows stays.
-    assert_eq!((requests[0].input_tokens, requests[0].output_tokens, requests[0].tokens_filled), (100, 77, false));
+    assert_eq!(
+        (requests[0].input_tokens, requests[0].output_tokens, requests[0].tokens_filled),
+        (100, 77, false)
+    );
     assert_eq!(requests[1].output_tokens, 10);
 }
