@@ -11,7 +11,7 @@ use crate::error::{AnalysisError, Result};
 use crate::fidelity::Fidelity;
 use crate::interval::{DEFAULT_LEVEL, INTERVAL_METHOD};
 use crate::latencies::{self, Rules};
-use crate::metric::{Metric, Population, Verdict};
+use crate::metric::{Metric, Population, Verdict, definitions};
 use crate::quantile::{Percentile, QUANTILE_METHOD};
 use crate::side::{self, Side};
 use crate::{cache, environment, ratio, warnings};
@@ -186,6 +186,7 @@ fn methods(options: &CompareOptions, matching: Matching) -> Methods {
         floor_ns: options.floor_ns,
         stall_ns: options.stall_ns,
         matching,
+        definitions: definitions(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The JSON of `compare --json`. `docs/reference/metrics.md` documents every key; a test holds the page against it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::cache::{CacheBin, CacheBinReport, CacheBinSide, CacheReport, CacheWeighted};
@@ -81,6 +83,8 @@ pub struct Methods {
     pub stall_ns: i64,
     /// Which requests of the two sides are compared.
     pub matching: Matching,
+    /// What each metric and population is, in one line.
+    pub definitions: BTreeMap<String, String>,
 }
 
 /// Which requests of the two sides are compared.

@@ -1,5 +1,7 @@
 //! What is measured, of whom: the closed lists behind every table, each with the one definition that outputs repeat.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A latency metric. `docs/reference/metrics.md` holds the same definitions at length.
@@ -116,4 +118,11 @@ impl Verdict {
             Self::CannotTell => "cannot tell",
         }
     }
+}
+
+/// What each metric and each population is, in one line, under its word: for outputs.
+pub fn definitions() -> BTreeMap<String, String> {
+    let metrics = Metric::ALL.map(|m| (m.as_str(), m.definition()));
+    let populations = Population::ALL.map(|p| (p.as_str(), p.definition()));
+    metrics.into_iter().chain(populations).map(|(word, text)| (word.to_owned(), text.to_owned())).collect()
 }

@@ -1,5 +1,7 @@
 //! What a single run says: the summary at the end of a replay, and the inspection of a run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tracewheel_record::Run;
 use tracewheel_record::manifest::RunState;
@@ -12,6 +14,7 @@ use crate::comparison::{
 use crate::error::{AnalysisError, Result};
 use crate::interval::INTERVAL_METHOD;
 use crate::latencies::{self, Sample};
+use crate::metric::definitions;
 use crate::quantile::QUANTILE_METHOD;
 use crate::side::{self, Side};
 use crate::{cache, warnings};
@@ -43,6 +46,8 @@ pub struct ReplaySummary {
     pub quantile: String,
     /// Name of the interval method.
     pub interval: String,
+    /// What each metric and population is, in one line.
+    pub definitions: BTreeMap<String, String>,
     /// The run.
     pub run: SideReport,
     /// How exactly the plan was sent.
@@ -164,6 +169,7 @@ fn of_side(run: &Run, side: Side<'_>, level: f64) -> Result<ReplaySummary> {
         schema: SUMMARY_VERSION.to_owned(),
         quantile: QUANTILE_METHOD.to_owned(),
         interval: INTERVAL_METHOD.to_owned(),
+        definitions: definitions(),
         fidelity: side.fidelity.clone().unwrap_or_default(),
         metrics,
         cache,

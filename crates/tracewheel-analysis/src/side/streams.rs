@@ -151,6 +151,7 @@ impl StreamTally {
         self.report.streams += 1;
         self.report.output_events += stream.len() as u64;
         self.report.coalesced_events += stream.coalesced;
+        self.report.counted_events += stream.tokens.iter().flatten().count() as u64;
         self.stamps.kernel += stream.kernel;
         self.stamps.user += stream.user;
         self.stamps.logged += stream.logged;

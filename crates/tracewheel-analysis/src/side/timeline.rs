@@ -63,7 +63,8 @@ pub(crate) fn load<'a>(
     for request in &roster.requests {
         counts.add(request.status.0);
         if request.status.0 == RequestStatus::Failed {
-            let reason = request.http_status.map_or("error".to_owned(), |status| format!("http_{status}"));
+            let status = request.http_status.filter(|status| *status >= 400);
+            let reason = status.map_or("error".to_owned(), |status| format!("http_{status}"));
             *counts.reasons.entry(reason).or_default() += 1;
         }
     }
