@@ -97,6 +97,7 @@ pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -
         sides: (&mine, &theirs),
         metrics: &metrics,
         alignment: &alignment,
+        same_timeline,
     };
     Ok(Comparison {
         schema: COMPARISON_VERSION.to_owned(),
@@ -150,13 +151,13 @@ pub(crate) fn check_stall(stall_ns: i64) -> Result<()> {
 }
 
 /// Rows mean the same requests exactly when both sides come from one timeline.
-fn matching(replay: &Run, baseline: Baseline<'_>) -> Matching {
+fn same_timeline(replay: &Run, baseline: Baseline<'_>) -> bool {
     let digest = match baseline {
         Baseline::Timeline(timeline) => &timeline.meta().digest,
         Baseline::Run(run) => &run.manifest().plan.timeline_digest,
     };
     let mine = &replay.manifest().plan.timeline_digest;
-    if !mine.is_empty() && mine == digest { Matching::ByRow } else { Matching::None }
+    !mine.is_empty() && mine == digest
 }
 
 fn load_baseline<'a>(

@@ -17,6 +17,7 @@ pub(crate) struct Context<'a> {
     pub(crate) sides: (&'a Side<'a>, &'a Side<'a>),
     pub(crate) metrics: &'a [MetricComparison],
     pub(crate) alignment: &'a Alignment<'a>,
+    pub(crate) same_timeline: bool,
 }
 
 /// Warnings about a run by itself.
@@ -93,6 +94,9 @@ pub(crate) fn of_comparison(context: &Context<'_>) -> Vec<Warning> {
                 format!("{lost} requests of the replay are not in the baseline and are not compared"),
             );
         }
+    } else if context.same_timeline {
+        let text = "the sides are compared as wholes, as asked: they do not hold the same requests";
+        warn("not_matched", text.to_owned());
     } else {
         let text = "the two sides come from different timelines: other requests, other sizes, other load; \
                     compare with the timeline that was replayed";

@@ -178,6 +178,19 @@ fn another_timeline_is_compared_as_a_whole_and_said_to_be_other() {
 }
 
 #[test]
+fn a_bench_is_compared_with_the_whole_production_when_asked() {
+    let dir = tempdir().unwrap();
+    let t =
+        timeline(dir.path(), "t.parquet", &[produced(0, 30, 90), produced(10, 40, 90), produced(20, 60, 90)]);
+    let r = run(dir.path(), manifest(&t), &[answered(0, 0, &[25, 45])]);
+    let options = CompareOptions { match_rows: false, ..CompareOptions::default() };
+    let c = compare(&r, Baseline::Timeline(&t), &options).unwrap();
+    assert_eq!(c.methods.matching, Matching::None);
+    assert_eq!(medians(&c, Metric::Ttft, Population::User), (Some(25.0), Some(40.0)));
+    assert!(c.warnings.iter().any(|w| w.code == "not_matched"));
+}
+
+#[test]
 fn nothing_in_common_is_an_error_with_a_remedy() {
     let dir = tempdir().unwrap();
     let t = timeline(dir.path(), "a.parquet", &[produced(0, 50, 90)]);
