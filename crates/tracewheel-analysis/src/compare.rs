@@ -70,7 +70,8 @@ pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -
     if mine.roster.requests.is_empty() {
         return Err(AnalysisError::Empty { run: replay.manifest().id.clone() });
     }
-    let matching = if options.match_rows { matching(replay, baseline) } else { Matching::None };
+    let same_timeline = same_timeline(replay, baseline);
+    let matching = if same_timeline && options.match_rows { Matching::ByRow } else { Matching::None };
     let theirs = load_baseline(&mine, baseline, matching, options.stall_ns)?;
     let copies = matches!(baseline, Baseline::Run(_));
     let alignment = Alignment::new(&mine.roster, &theirs.roster, matching, copies, mine.unsent_without_row);
