@@ -34,17 +34,23 @@ pub(crate) struct State {
     pub(crate) warnings: Warnings,
     /// The first error that the server sent.
     pub(crate) error: Option<ErrorDetail>,
-    /// The first message that could not be understood: its end, and why.
-    pub(crate) malformed: Option<(u64, String)>,
+    /// How the body will have ended because of the first message that could not be understood.
+    broken: Option<StreamEnd>,
     /// The protocol's end marker was seen.
     pub(crate) terminal: bool,
 }
 
 impl State {
     /// Notes a message that is no message of the protocol, and gives an event for it.
-    pub(crate) fn broken(&mut self, what: String, bytes: usize, end_offset: u64, out: &mut Vec<Event>) {
-        self.malformed.get_or_insert((end_offset, what));
-        out.push(event(EventKind::Error, bytes, end_offset));
+    pub(crate) fn malformed(&mut self, what: String, bytes: usize, offset: u64, out: &mut Vec<Event>) {
+        self.broken.get_or_insert(StreamEnd::Malformed { offset, what });
+        out.push(event(EventKind::Error, bytes, offset));
+    }
+
+    /// Notes a message beyond the bound, whose first byte too many ends at `offset`, and gives an event for it.
+    fn too_large(&mut self, offset: u64, out: &mut Vec<Event>) {
+        self.broken.get_or_insert(StreamEnd::TooLarge { offset });
+        out.push(event(EventKind::Error, MAX_EVENT_BYTES as usize, offset));
     }
 
     /// Notes the server's error in `json`, and gives an event for it.
@@ -123,7 +129,7 @@ impl<D: Dialect> BodyDecoder<D> {
                 out.push(event(EventKind::Heartbeat, text.len(), end_offset));
             }
             Frame::Oversize { end_offset } => {
-                state.broken(oversize("an event"), MAX_EVENT_BYTES as usize, end_offset, out);
+                state.too_large(end_offset, out);
             }
             Frame::Event { name, data, end_offset } => {
                 let data = data.trim_ascii();
@@ -146,7 +152,7 @@ impl<D: Dialect> BodyDecoder<D> {
     fn gather(&mut self, bytes: &[u8], out: &mut Vec<Event>) {
         if (self.gathered.len() + bytes.len()) as u64 > MAX_EVENT_BYTES {
             let at = self.fed + MAX_EVENT_BYTES + 1 - self.gathered.len() as u64;
-            self.state.broken(oversize("the answer"), MAX_EVENT_BYTES as usize, at, out);
+            self.state.too_large(at, out);
             self.gathered = Vec::new();
             self.framing = Framing::Oversize;
         } else {
@@ -158,8 +164,8 @@ impl<D: Dialect> BodyDecoder<D> {
         if let Some(error) = self.state.error.clone() {
             return StreamEnd::ErrorInStream(error);
         }
-        if let Some((offset, what)) = self.state.malformed.clone() {
-            return StreamEnd::Malformed { offset, what };
+        if let Some(end) = self.state.broken.clone() {
+            return end;
         }
         match self.framer.finish() {
             _ if self.state.terminal => StreamEnd::Complete,
@@ -173,15 +179,12 @@ impl<D: Dialect> BodyDecoder<D> {
         match self.dialect.answer(&body, self.fed, &mut self.state, out) {
             Ok(()) => {}
             Err(error) if error.is_eof() => return StreamEnd::Truncated,
-            Err(error) => self.state.broken(format!("invalid JSON: {error}"), body.len(), self.fed, out),
+            Err(error) => self.state.malformed(format!("invalid JSON: {error}"), body.len(), self.fed, out),
         }
         if let Some(error) = self.state.error.clone() {
             return StreamEnd::ErrorBody(error);
         }
-        match self.state.malformed.clone() {
-            Some((offset, what)) => StreamEnd::Malformed { offset, what },
-            None => StreamEnd::NonStream,
-        }
+        self.state.broken.clone().unwrap_or(StreamEnd::NonStream)
     }
 
     fn error_status_end(&mut self, out: &mut Vec<Event>) -> StreamEnd {
@@ -227,7 +230,7 @@ impl<D: Dialect> Decoder for BodyDecoder<D> {
             Framing::Foreign(content_type) => {
                 let what = format!("content type {content_type} is neither an event stream nor JSON");
                 if self.fed > 0 {
-                    self.state.broken(what.clone(), self.fed as usize, self.fed, out);
+                    self.state.malformed(what.clone(), self.fed as usize, self.fed, out);
                 }
                 StreamEnd::Malformed { offset: self.fed, what }
             }
@@ -254,10 +257,6 @@ impl<D: Dialect> Decoder for BodyDecoder<D> {
     fn warnings(&self) -> &Warnings {
         &self.state.warnings
     }
-}
-
-fn oversize(what: &str) -> String {
-    format!("{what} is larger than {} MiB", MAX_EVENT_BYTES >> 20)
 }
 
 /// Types of pages and media. Everything else is looked at: servers are careless with this header.

@@ -69,12 +69,17 @@ pub enum StreamEnd {
     ErrorInStream(ErrorDetail),
     /// The body is an error answer: its status said so, or it is plain JSON with an error in it.
     ErrorBody(ErrorDetail),
-    /// A message was not what the protocol allows, or larger than 32 MiB.
+    /// A message was not what the protocol allows. Those after it were still read.
     Malformed {
         /// Offset just past the message, as in [`Event::end_offset`].
         offset: u64,
         /// What was wrong.
         what: String,
+    },
+    /// A message was larger than 32 MiB. Nothing after it was read.
+    TooLarge {
+        /// Offset just past its first byte too many.
+        offset: u64,
     },
 }
 

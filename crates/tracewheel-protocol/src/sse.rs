@@ -45,7 +45,7 @@ pub enum Frame<'a> {
     },
     /// An event grew beyond [`MAX_EVENT_BYTES`]. Nothing follows.
     Oversize {
-        /// Offset of the first byte too many.
+        /// Offset just past the first byte too many.
         end_offset: u64,
     },
 }

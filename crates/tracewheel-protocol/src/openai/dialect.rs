@@ -58,7 +58,7 @@ impl Dialect for OpenAi {
             Err(_) if !matches!(name, b"" | b"message" | b"data") => {
                 out.push(event(EventKind::Meta, data.len(), end_offset));
             }
-            Err(error) => state.broken(format!("invalid JSON: {error}"), data.len(), end_offset, out),
+            Err(error) => state.malformed(format!("invalid JSON: {error}"), data.len(), end_offset, out),
         }
     }
 
@@ -73,7 +73,7 @@ impl Dialect for OpenAi {
         if self.message.error {
             state.failed(body, end_offset, out);
         } else if !self.message.has_choices {
-            state.broken("the answer has no choices".to_owned(), body.len(), end_offset, out);
+            state.malformed("the answer has no choices".to_owned(), body.len(), end_offset, out);
         } else {
             let usage = self.usage(state);
             let before = out.len();

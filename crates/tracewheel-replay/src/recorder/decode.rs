@@ -173,6 +173,7 @@ fn broken(end: &StreamEnd) -> Option<Reason> {
         StreamEnd::UnterminatedTail => Some(Reason::UnterminatedTail),
         StreamEnd::ErrorInStream(_) | StreamEnd::ErrorBody(_) => Some(Reason::ErrorInStream),
         StreamEnd::Malformed { .. } => Some(Reason::Malformed),
+        StreamEnd::TooLarge { .. } => Some(Reason::LimitExceeded),
     }
 }
 

@@ -79,6 +79,20 @@ fn json_nested_without_end_is_malformed_and_does_not_overflow_the_stack() {
 }
 
 #[test]
+fn an_event_beyond_the_bound_is_too_large_and_ends_the_reading() {
+    let mut body = stream(&[&chunk(r#"{"content":"a"}"#)]).into_bytes();
+    let start = body.len() as u64;
+    body.extend_from_slice(b"data: ");
+    body.resize(body.len() + (32 << 20), b'x');
+    body.extend_from_slice(b"\n\ndata: [DONE]\n\n");
+    let whole = decode_reads(&STREAM, [&body[..]]);
+    assert_eq!(whole.end, StreamEnd::TooLarge { offset: start + (32 << 20) + 1 });
+    let kinds: Vec<EventKind> = whole.events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Text, EventKind::Error]);
+    assert_eq!(decode_reads(&STREAM, body.chunks(50_000)), whole);
+}
+
+#[test]
 fn an_error_status_is_an_error_body_however_it_is_framed() {
     let json = r#"{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded"}}"#;
     let framed = format!("data: {json}\n\n");
