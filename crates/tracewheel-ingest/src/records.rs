@@ -288,12 +288,10 @@ mod tests {
         }
     }
 
-    fn all(
-        bytes: &[u8],
-        expected: Option<usize>,
-        max: usize,
-        step: usize,
-    ) -> Vec<(u64, u64, Result<Vec<String>, &'static str>)> {
+    /// A record's line, offset and cells, or what became of it.
+    type Seen = (u64, u64, Result<Vec<String>, &'static str>);
+
+    fn all(bytes: &[u8], expected: Option<usize>, max: usize, step: usize) -> Vec<Seen> {
         let mut reader = RecordReader::new(Slow(bytes, step), b',', 0, max);
         let mut records = Vec::new();
         while let Some(record) = reader.next_record(expected).unwrap() {

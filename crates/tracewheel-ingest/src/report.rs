@@ -1,42 +1,72 @@
 //! What an import found: shown to the user, and stored as the timeline's quality report.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 use tracewheel_timeline::TtftKind;
 use tracewheel_timeline::stats::ClockRule;
 
-/// Why a row was rejected. The words are the keys of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum RejectReason {
+/// Declares the reasons with their words and meanings, each written once.
+macro_rules! reject_reasons {
+    ($( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+) => {
+        /// Why a row was rejected. The words are the keys of the report.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[non_exhaustive]
+        pub enum RejectReason {
+            $( $(#[doc = $doc])+ #[serde(rename = $word)] $variant, )+
+        }
+
+        impl RejectReason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word as it stands in reports.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            /// What it means, in a sentence: the same as in `docs/formats.md`.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+).trim_ascii()),+ }
+            }
+        }
+    };
+}
+
+reject_reasons! {
     /// Longer than the limit.
-    RowTooLong,
+    RowTooLong = "row_too_long",
     /// Not UTF-8 text.
-    InvalidUtf8,
+    InvalidUtf8 = "invalid_utf8",
     /// Not a JSON object.
-    NotJson,
+    NotJson = "not_json",
     /// Another number of cells than the header has.
-    WrongCellCount,
+    WrongCellCount = "wrong_cell_count",
     /// A quote that nothing closes up to the end of the file.
-    UnclosedQuote,
+    UnclosedQuote = "unclosed_quote",
     /// A value that must be there is not.
-    MissingValue,
+    MissingValue = "missing_value",
     /// Nothing says when the request started.
-    NoArrival,
+    NoArrival = "no_arrival",
     /// A time that cannot be read.
-    BadTime,
+    BadTime = "bad_time",
     /// A local time that the clock of its zone skipped.
-    SkippedLocalTime,
-    /// A time outside of what the column's other times say it holds.
-    TimeOutOfRange,
+    SkippedLocalTime = "skipped_local_time",
+    /// A time outside of what the column's first time says it holds.
+    TimeOutOfRange = "time_out_of_range",
     /// A count that is not a whole number in range.
-    BadNumber,
+    BadNumber = "bad_number",
     /// A value of another kind than the field takes.
-    BadValue,
+    BadValue = "bad_value",
     /// The same request id, arrival and outcome as an earlier row.
-    Duplicate,
+    Duplicate = "duplicate",
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// One rejected row, and where to find it. Its content is never quoted.

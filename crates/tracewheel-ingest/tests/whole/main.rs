@@ -1,8 +1,10 @@
 //! Imports from bytes to a timeline, read back.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and tell as tests do")]
 
 mod generic;
 mod hostile;
 mod identities;
+mod page;
 mod published;
 
 use std::path::PathBuf;
