@@ -137,8 +137,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let prefetch = self.prefetch(inboxes);
         let plan = self.plan;
         let thread = self.scope.spawn(move || prefetch.prime(plan));
-        let at_once = self.share(self.config.prime_concurrency);
-        self.start(outlets, Pace::Closed { at_once }, self.shared.clock.now().0);
+        self.start(outlets, Some(self.config.prime_concurrency), self.shared.clock.now().0);
         self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
         let outcome = thread.join();
         self.note_prefetch(outcome.map(|outcome| outcome.map(drop)));
@@ -157,11 +156,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let start_ns = self.shared.clock.now().0 + HEAD_START_NS;
         self.shared.begin_measuring(start_ns);
         self.progress.phase = "measure";
-        let pace = match self.config.closed_loop {
-            Some(at_once) => Pace::Closed { at_once: self.share(at_once) },
-            None => Pace::Open,
-        };
-        self.start(outlets, pace, start_ns);
+        self.start(outlets, self.config.closed_loop, start_ns);
         self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
         let outcome = thread.join();
         self.note_prefetch(outcome);
@@ -192,18 +187,20 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         }
     }
 
-    /// A worker's part of what may be under way at once.
-    fn share(&self, at_once: u32) -> usize {
-        at_once.div_ceil(self.checked.workers).max(1) as usize
-    }
-
-    fn start(&self, outlets: Vec<mpsc::Receiver<ReadyRequest>>, pace: Pace, start_ns: i64) {
+    /// Gives each worker its inbox and, in a closed loop, its part of what may be under way at once.
+    fn start(&self, outlets: Vec<mpsc::Receiver<ReadyRequest>>, closed_loop: Option<u32>, start_ns: i64) {
         let mut outlets = outlets.into_iter();
-        let budget = &self.budget;
-        self.command(|_| Command::Phase {
+        let (budget, workers) = (&self.budget, self.checked.workers);
+        self.command(|number| Command::Phase {
             inbox: outlets.next().expect("one inbox was made for each worker"),
             budget: Arc::clone(budget),
-            pace,
+            pace: match closed_loop {
+                Some(total) => {
+                    let at_once = total / workers + u32::from((number as u32) < total % workers);
+                    Pace::Closed { at_once: at_once.max(1) as usize }
+                }
+                None => Pace::Open,
+            },
             start_ns,
         });
     }

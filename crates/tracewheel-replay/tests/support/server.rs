@@ -5,6 +5,7 @@
 use std::io::{BufRead as _, BufReader, IoSliceMut, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
@@ -69,6 +70,7 @@ type Script = dyn Fn(&Heard) -> Reply + Send + Sync;
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
     log: Arc<Mutex<Vec<Heard>>>,
+    listening: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -77,21 +79,35 @@ impl Server {
         let addr = listener.local_addr().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let script: Arc<Script> = Arc::new(script);
-        let shared_log = Arc::clone(&log);
+        let listening = Arc::new(AtomicBool::new(true));
+        let (shared_log, shared_listening) = (Arc::clone(&log), Arc::clone(&listening));
         std::thread::spawn(move || {
             for (connection, stream) in listener.incoming().enumerate() {
                 let Ok(stream) = stream else { return };
+                if !shared_listening.load(Ordering::SeqCst) {
+                    return;
+                }
                 let (script, log) = (Arc::clone(&script), Arc::clone(&shared_log));
                 std::thread::spawn(move || {
                     let _client_left = serve(stream, connection, script.as_ref(), &log);
                 });
             }
         });
-        Server { addr, log }
+        Server { addr, log, listening }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.addr)
+    }
+
+    /// Stops listening once so many requests were heard, and closes no connection.
+    pub(crate) fn stop_listening_after(&self, requests: usize) {
+        while lock(&self.log).len() < requests {
+            blocking::sleep(1_000_000);
+        }
+        self.listening.store(false, Ordering::SeqCst);
+        // The accepting thread is woken to see it.
+        let _woken = TcpStream::connect(self.addr);
     }
 
     /// All requests heard so far, in the order of their arrival.
@@ -244,7 +260,7 @@ fn chunk(writer: &mut TcpStream, text: &str) -> std::io::Result<()> {
 
 fn reset(writer: &TcpStream) -> std::io::Result<bool> {
     let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-    nix::sys::socket::setsockopt(writer, nix::sys::socket::sockopt::Linger, &linger)?;
+    setsockopt(writer, sockopt::Linger, &linger)?;
     writer.shutdown(std::net::Shutdown::Read)?;
     Ok(false)
 }

@@ -1,0 +1,261 @@
+//! Every way for a request to fail is recorded as what it was, counted once, and retried as the policy says.
+
+#![allow(clippy::unwrap_used)] // In a test an unwrap is an assertion.
+
+#[path = "support/bench.rs"]
+mod bench;
+#[path = "support/server.rs"]
+mod server;
+
+use bench::{Bench, Finished, MS};
+use server::{Reply, Server};
+use tracewheel_replay::{ReplayConfig, RetryPolicy, StopLevel, StopSignal};
+use tracewheel_timeline::{AttemptStatus, EventKind, Reason, RequestStatus};
+
+fn config(server: &Server) -> ReplayConfig {
+    ReplayConfig { target: server.url(), ..ReplayConfig::default() }
+}
+
+fn ok() -> Reply {
+    Reply::Stream { chunks: 2, gap_us: 0 }
+}
+
+/// A fast policy of the SDKs' shape.
+fn retrying() -> RetryPolicy {
+    RetryPolicy { base_delay_ns: 20 * MS, max_delay_ns: 80 * MS, ..RetryPolicy::openai_sdk() }
+}
+
+fn ends(finished: &Finished) -> Vec<(RequestStatus, Option<Reason>)> {
+    let mut requests: Vec<_> = finished.requests.iter().collect();
+    requests.sort_by_key(|request| request.row);
+    requests.iter().map(|request| (request.status, request.reason)).collect()
+}
+
+#[test]
+fn each_kind_of_failure_keeps_its_name() {
+    let kinds = [
+        (Reply::Reset, Reason::ResetBeforeResponse),
+        (Reply::ResetMid, Reason::ResetMidStream),
+        (Reply::Garbage, Reason::HttpProtocol),
+        (Reply::Truncated, Reason::Truncated),
+        (Reply::ErrorInStream, Reason::ErrorInStream),
+        (Reply::Status(500, "", "{\"error\":{\"message\":\"boom\"}}"), Reason::Http5xx),
+        (Reply::Status(503, "", ""), Reason::Overloaded),
+        (Reply::Status(429, "", ""), Reason::RateLimited),
+        (Reply::Status(401, "", ""), Reason::Unauthorized),
+        (Reply::Status(404, "", ""), Reason::Http4xx),
+        (Reply::Status(302, "location: /\r\n", ""), Reason::HttpUnexpected),
+        (Reply::Hang, Reason::TotalTimeout),
+        (Reply::HangMid, Reason::TotalTimeout),
+    ];
+    let bench = Bench::even(kinds.len() + 1, 10 * MS);
+    let ids: Vec<String> = (0..kinds.len() as u64)
+        .map(|row| {
+            format!("{:016x}", tracewheel_workload::request_id(&bench.plan.header().timeline_digest, row, 0))
+        })
+        .collect();
+    let replies: Vec<Reply> = kinds.iter().map(|(reply, _)| reply.clone()).collect();
+    let server = Server::start(move |heard| match ids.iter().position(|id| *id == heard.id) {
+        Some(row) => replies[row].clone(),
+        None => ok(),
+    });
+    let finished = bench.run(&ReplayConfig { request_timeout_ns: 600 * MS, ..config(&server) });
+    let ends = ends(&finished);
+    for (row, (reply, reason)) in kinds.iter().enumerate() {
+        assert_eq!(ends[row], (RequestStatus::Failed, Some(*reason)), "{reply:?}");
+        assert_eq!(finished.attempts_of(finished.request(row as u64)).len(), 1);
+    }
+    assert_eq!(ends[kinds.len()], (RequestStatus::Ok, None), "the one after them is well");
+    assert_eq!((finished.report.counts.ok, finished.report.counts.failed), (1, kinds.len() as u64));
+    let reasons = &finished.report.reasons;
+    assert_eq!((reasons["total_timeout"], reasons["rate_limited"]), (2, 1));
+    let boom = finished.attempts.iter().find(|attempt| attempt.http_status == Some(500)).unwrap();
+    assert!(boom.error_body.as_ref().unwrap().contains("boom"));
+    let hung = finished.request(12);
+    assert!(hung.first_output_ns.is_some(), "what came before the time-out is kept");
+    assert!(hung.end_ns.unwrap() - hung.due_ns >= 600 * MS);
+}
+
+#[test]
+fn a_refused_connection_fails_its_request_and_is_retried_when_the_policy_says_so() {
+    let server = Server::start(|_| Reply::StreamThenClose { chunks: 1 });
+    let bench = Bench::even(4, 150 * MS);
+    let finished = std::thread::scope(|scope| {
+        // After the first request nobody listens any more: later ones meet a closed port.
+        scope.spawn(|| server.stop_listening_after(1));
+        bench.run(&ReplayConfig { retry: retrying(), warm_connections: Some(1), ..config(&server) })
+    });
+    assert_eq!(finished.report.counts.ok + finished.report.counts.failed, 4);
+    let last = finished.request(3);
+    assert_eq!((last.status, last.reason), (RequestStatus::Failed, Some(Reason::ConnectRefused)));
+    let attempts = finished.attempts_of(last);
+    assert_eq!(attempts.len(), 3);
+    assert!(attempts.iter().all(|attempt| attempt.reason == Some(Reason::ConnectRefused)));
+    assert!(attempts.iter().all(|attempt| attempt.first_write_ns.is_none() && attempt.connection.is_none()));
+}
+
+#[test]
+fn a_target_that_is_down_leaves_everything_unsent_and_says_why() {
+    let addr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let bench = Bench::even(25, MS);
+    let config = ReplayConfig { target: format!("http://{addr}"), ..ReplayConfig::default() };
+    let finished = bench.run(&config);
+    assert_eq!(finished.report.counts.unsent, 25);
+    assert!(finished.report.gave_up.as_ref().unwrap().contains("refused"), "{:?}", finished.report.gave_up);
+    assert!(ends(&finished).iter().all(|end| *end == (RequestStatus::Unsent, Some(Reason::RunAborted))));
+    assert!(finished.attempts.is_empty());
+}
+
+#[test]
+fn a_429_then_a_200_is_one_request_with_the_wait_inside_its_latency() {
+    let server = Server::start(|heard| match heard.nth {
+        1 => Reply::Status(429, "retry-after-ms: 120\r\nretry-after: 9\r\n", "{}"),
+        _ => ok(),
+    });
+    let bench = Bench::even(5, 10 * MS);
+    let finished = bench.run(&ReplayConfig { retry: RetryPolicy::openai_sdk(), ..config(&server) });
+    assert_eq!((finished.report.counts.ok, finished.report.retries), (5, 5));
+    for request in &finished.requests {
+        let attempts = finished.attempts_of(request);
+        let [first, second] = attempts[..] else { panic!("{attempts:?}") };
+        assert_eq!((first.status, first.reason), (AttemptStatus::Failed, Some(Reason::RateLimited)));
+        assert_eq!(first.retry_after_ns, Some(120 * MS));
+        assert_eq!(second.due_ns, first.end_ns.unwrap() + 120 * MS);
+        assert!(second.released_ns.unwrap() >= second.due_ns);
+        assert_eq!((request.attempts, request.final_attempt, request.backoff_ns), (2, 2, 120 * MS));
+        assert_eq!(first.due_ns, request.due_ns);
+        assert!(request.first_output_ns.unwrap() - request.due_ns >= 120 * MS);
+    }
+    let heard = server.heard();
+    assert_eq!(heard.len(), 10);
+    for heard in &heard {
+        let expected = (heard.nth > 1).then(|| (heard.nth - 1).to_string());
+        assert_eq!(heard.header("x-stainless-retry-count"), expected.as_deref());
+        let twin = heard.id.as_str();
+        let bodies: Vec<_> =
+            server.heard().into_iter().filter(|other| other.id == twin).map(|other| other.body).collect();
+        assert_eq!(bodies.len(), 2, "the same identity on every attempt");
+        assert_eq!(bodies[0], bodies[1], "and the same bytes");
+    }
+}
+
+#[test]
+fn five_hundreds_are_tried_three_times_with_growing_shortened_waits() {
+    let server = Server::start(|_| Reply::Status(500, "", "{}"));
+    let finished = Bench::even(6, 5 * MS).run(&ReplayConfig { retry: retrying(), ..config(&server) });
+    assert_eq!((finished.report.counts.failed, finished.report.attempts), (6, 18));
+    for request in &finished.requests {
+        let attempts = finished.attempts_of(request);
+        for (retry, pair) in attempts.windows(2).enumerate() {
+            let wait = pair[1].due_ns - pair[0].end_ns.unwrap();
+            let full = (20 * MS) << retry;
+            assert!((full * 3 / 4..=full).contains(&wait), "wait {retry}: {wait}");
+        }
+        assert_eq!((request.attempts, request.reason), (3, Some(Reason::Http5xx)));
+    }
+}
+
+#[test]
+fn an_unsafe_reset_is_sent_again_only_if_the_policy_says_so() {
+    for (allowed, attempts) in [(true, 2), (false, 1)] {
+        let server = Server::start(|heard| if heard.nth == 1 { Reply::Reset } else { ok() });
+        let retry = RetryPolicy { on_reset_before_response: allowed, ..retrying() };
+        let finished = Bench::even(3, 5 * MS).run(&ReplayConfig { retry, ..config(&server) });
+        assert!(finished.requests.iter().all(|request| request.attempts == attempts));
+        assert_eq!(finished.report.counts.ok, if allowed { 3 } else { 0 });
+        assert_eq!(server.heard().len(), 3 * usize::from(attempts));
+    }
+}
+
+#[test]
+fn a_server_that_closes_after_every_answer_loses_and_doubles_nothing() {
+    let server = Server::start(|_| Reply::StreamThenClose { chunks: 1 });
+    let finished = Bench::even(100, 2 * MS).run(&config(&server));
+    assert_eq!(finished.report.counts.ok, 100);
+    assert_eq!(server.heard().len(), 100);
+    assert!(finished.report.connections >= 100);
+}
+
+#[test]
+fn a_recorded_cancel_leaves_at_its_time() {
+    let server = Server::start(|_| Reply::HangMid);
+    let bench = Bench::new(&[0, 5 * MS], |_, row| row.cancel_after_ns = Some(60 * MS));
+    let finished = bench.run(&config(&server));
+    assert_eq!(finished.report.counts.cancelled, 2);
+    for request in &finished.requests {
+        assert_eq!(request.reason, Some(Reason::CancelledAsRecorded));
+        let stayed = request.end_ns.unwrap() - request.due_ns;
+        assert!((60 * MS..200 * MS).contains(&stayed), "{stayed}");
+        let attempt = finished.attempts_of(request)[0];
+        assert_eq!(attempt.status, AttemptStatus::Cancelled);
+        assert!(attempt.events.iter().any(|event| event.kind == EventKind::Text));
+    }
+}
+
+#[test]
+fn a_cancel_during_a_back_off_ends_the_request() {
+    let server = Server::start(|_| Reply::Status(429, "retry-after: 30\r\n", ""));
+    let bench = Bench::new(&[0], |_, row| row.cancel_after_ns = Some(80 * MS));
+    let finished = bench.run(&ReplayConfig { retry: RetryPolicy::openai_sdk(), ..config(&server) });
+    let request = finished.request(0);
+    assert_eq!((request.status, request.attempts, request.final_attempt), (RequestStatus::Cancelled, 1, 1));
+    assert!(request.end_ns.unwrap() - request.due_ns < 1_000 * MS);
+}
+
+#[test]
+fn failing_too_often_in_a_row_ends_the_run() {
+    let server = Server::start(|_| Reply::Status(500, "", ""));
+    let finished =
+        Bench::even(400, 2 * MS).run(&ReplayConfig { give_up_after_failures: Some(20), ..config(&server) });
+    let counts = finished.report.counts;
+    assert!(counts.failed >= 20 && counts.unsent > 100, "{counts:?}");
+    assert!(finished.report.gave_up.is_some());
+    assert_eq!(
+        finished.run.manifest().outcome.as_ref().unwrap().ended_by,
+        tracewheel_record::manifest::EndedBy::Failures
+    );
+}
+
+#[test]
+fn a_stop_drains_and_a_second_one_cuts() {
+    for cut in [false, true] {
+        let server = Server::start(|_| Reply::Stream { chunks: 3, gap_us: 50_000 });
+        let bench = Bench::even(60, 20 * MS);
+        let stop = StopSignal::new();
+        let finished = std::thread::scope(|scope| {
+            let (stop, server) = (stop.clone(), &server);
+            let handle = stop.clone();
+            scope.spawn(move || {
+                while server.heard().len() < 15 {
+                    tracewheel_clock::blocking::sleep(MS);
+                }
+                handle.escalate();
+                if cut {
+                    handle.escalate();
+                }
+            });
+            bench.try_run(&config(server), &stop).unwrap()
+        });
+        let counts = finished.report.counts;
+        assert_eq!(finished.report.stopped, if cut { StopLevel::Cut } else { StopLevel::Drain });
+        assert!(counts.unsent > 20 && counts.ok > 0, "{counts:?}");
+        assert_eq!(counts.interrupted > 0, cut, "{counts:?}");
+        for request in &finished.requests {
+            match request.status {
+                RequestStatus::Unsent => assert_eq!(request.reason, Some(Reason::StoppedByUser)),
+                RequestStatus::Interrupted => assert_eq!(request.reason, Some(Reason::InterruptedByUser)),
+                status => assert_eq!(status, RequestStatus::Ok),
+            }
+        }
+        assert_eq!(server.heard().len() as u64, counts.ok + counts.interrupted, "what was unsent never left");
+    }
+}
+
+#[test]
+fn the_drain_limit_interrupts_what_hangs() {
+    let server = Server::start(|_| Reply::Hang);
+    let finished =
+        Bench::even(5, 5 * MS).run(&ReplayConfig { drain_timeout_ns: Some(100 * MS), ..config(&server) });
+    assert_eq!(finished.report.counts.interrupted, 5);
+    assert!(finished.requests.iter().all(|request| request.reason == Some(Reason::InterruptedByDrainLimit)));
+}
