@@ -197,8 +197,8 @@ fn production_throttles_some_first_attempts_and_is_several_times_slower_than_a_w
     let ratio = production_figures.ttft_ms[1] / bench.ttft_ms[1];
     assert!((0.08..0.25).contains(&production_figures.refused_share), "{production_figures:.2?}");
     assert_eq!(production_figures.failed, 0, "everybody gets an answer in the end");
-    assert!((3.0..8.0).contains(&ratio), "{ratio:.1}: {production_figures:.0?} {bench:.0?}");
-    assert!((1000.0..3000.0).contains(&production_figures.e2e_ms[0]), "{production_figures:.0?}");
+    assert!((3.0..12.0).contains(&ratio), "{ratio:.1}: {production_figures:.0?} {bench:.0?}");
+    assert!((400.0..3000.0).contains(&production_figures.e2e_ms[0]), "{production_figures:.0?}");
 }
 
 #[test]

@@ -1,0 +1,234 @@
+//! The command line: one struct a command, flags only; what they do stands in `command/`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::time::parse_ns;
+
+/// Replay recorded production traffic against an LLM endpoint and compare the latency with what production saw.
+///
+/// The three jobs:
+///   tracewheel ingest gateway.jsonl -o yesterday.parquet          logs to a timeline
+///   tracewheel replay yesterday.parquet --target http://HOST:PORT --protocol openai-chat --model M -o runs/
+///   tracewheel compare runs/ID --with yesterday.parquet           replay against production
+///
+/// No endpoint at hand? `tracewheel demo` shows all of it in a minute, `tracewheel mock` is an endpoint.
+#[derive(Debug, Parser)]
+#[command(name = "tracewheel", version, verbatim_doc_comment, max_term_width = 110, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Colour of tables and messages.
+    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto)]
+    pub(crate) color: ColorWhen,
+    /// Log filter for stderr, for example `info` or `tracewheel_replay=debug`.
+    #[arg(long, global = true, value_name = "FILTER", default_value = "warn")]
+    pub(crate) log: String,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Turn production logs into a timeline (one Parquet file).
+    Ingest(IngestArgs),
+    /// Describe a timeline: rates, tokens, burstiness, prefix sharing, oddities.
+    Inspect(InspectArgs),
+    /// Serve an LLM endpoint with queue, batching, prefix cache and rate limits.
+    Mock(MockArgs),
+    /// Replay a timeline against a target and record every token's arrival.
+    Replay(ReplayArgs),
+    /// Compare a run with what production recorded, or with another run.
+    Compare(CompareArgs),
+    /// Show the whole way in a minute: a production, its log, a naive bench, a replay, the verdict.
+    Demo(DemoArgs),
+}
+
+/// `tracewheel ingest`
+#[derive(Args, Debug)]
+pub(crate) struct IngestArgs {
+    /// Log files of one format; `-` is standard input.
+    #[arg(required = true, value_name = "INPUT")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// The timeline to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// The format; found from the content when not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Option<String>,
+    /// Timeline fields and the columns that hold them: `arrival=ts,input_tokens=prompt_len,ttft=ttft_ms`.
+    /// A unit may follow: `ttft=first:ms`.
+    #[arg(long, value_name = "FIELD=COLUMN,...", value_delimiter = ',')]
+    pub(crate) map: Vec<String>,
+    /// Zone of wall times that carry none: `UTC` or an offset like `+02:00`.
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
+    /// What the logged TTFT ends at: token, first_chunk, first_byte, headers or upstream_headers.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) ttft_kind: Option<String>,
+    /// Tokens of a prefix block, where the format does not say.
+    #[arg(long, value_name = "N")]
+    pub(crate) block_tokens: Option<u32>,
+    /// Mark logged retries as attempts of the request that they repeat.
+    #[arg(long)]
+    pub(crate) fold_retries: bool,
+    /// Exit with code 20 when more rows than this are rejected.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) max_rejects: u64,
+    /// File with the secret key for hashing ids (created when missing); without it a key of this import alone.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Print the import report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tracewheel inspect`
+#[derive(Args, Debug)]
+pub(crate) struct InspectArgs {
+    /// The timeline.
+    #[arg(value_name = "TIMELINE")]
+    pub(crate) timeline: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tracewheel mock`
+#[derive(Args, Debug)]
+pub(crate) struct MockArgs {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
+    pub(crate) listen: SocketAddr,
+    /// The model and its limits as TOML; see `docs/mock.md`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Seed of everything random in the model; overrides the file.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Write an access log, one JSON line an attempt, as a gateway would.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gateway_log: Option<PathBuf>,
+    /// Write the witness log: kernel arrival stamps and the write time of every chunk.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) witness_log: Option<PathBuf>,
+    /// Print the model in words and exit.
+    #[arg(long)]
+    pub(crate) describe: bool,
+}
+
+/// `tracewheel replay`
+#[derive(Args, Debug, Default)]
+pub(crate) struct ReplayArgs {
+    /// The timeline; may stand in the scenario instead.
+    #[arg(value_name = "TIMELINE")]
+    pub(crate) timeline: Option<PathBuf>,
+    /// Scenario file; flags override it. `tracewheel.toml` in this folder is taken when it is there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Where to send, for example `http://127.0.0.1:8000`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) target: Option<String>,
+    /// Wire protocol: openai-chat or openai-completions.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) protocol: Option<String>,
+    /// Model to ask for.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Environment variable that holds the API key.
+    #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
+    pub(crate) api_key_env: Option<String>,
+    /// File that holds the API key.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Start of the window, as an offset from the first request, for example `5m`.
+    #[arg(long, value_name = "OFFSET", value_parser = parse_ns)]
+    pub(crate) from: Option<i64>,
+    /// End of the window (not included).
+    #[arg(long, value_name = "OFFSET", value_parser = parse_ns)]
+    pub(crate) to: Option<i64>,
+    /// Divide every arrival offset by this: 2, 0.5, 1/3.
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) speed: Option<String>,
+    /// At most this many requests.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Seed of prompts and back-off jitter.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Retry policy: none, openai-sdk or anthropic-sdk.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) retry: Option<String>,
+    /// Prompt cache state: natural (the trace's own sharing), cold, warm (prompts sent ahead), or
+    /// mix:SHARE (warm for that share of the requests).
+    #[arg(long, value_name = "MODE")]
+    pub(crate) cache: Option<String>,
+    /// Ignore the arrival times and keep N requests in flight, as naive benches do; labelled in every output.
+    #[arg(long, value_name = "N")]
+    pub(crate) closed_loop: Option<u32>,
+    /// Give up on a request after this long.
+    #[arg(long, value_name = "DURATION", value_parser = parse_ns)]
+    pub(crate) timeout: Option<i64>,
+    /// Rows without token counts: refuse, skip, or fill:IN,OUT.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) unknown_tokens: Option<String>,
+    /// Most connections to hold open.
+    #[arg(long, value_name = "N")]
+    pub(crate) connections: Option<u32>,
+    /// Sending threads.
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<u16>,
+    /// Who answers for this run; goes into the manifest.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
+    /// Folder for runs.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the run's summary as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tracewheel compare`
+#[derive(Args, Debug)]
+pub(crate) struct CompareArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// What to compare with: a timeline with recorded latencies, or another run.
+    #[arg(long = "with", value_name = "TIMELINE|RUN")]
+    pub(crate) baseline: PathBuf,
+    /// Relative difference that counts as equal.
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
+    pub(crate) tolerance: f64,
+    /// Exit with code 12 when the data cannot give a verdict.
+    #[arg(long)]
+    pub(crate) require_verdict: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tracewheel demo`
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Folder for everything that the demo leaves.
+    #[arg(long, value_name = "DIR", default_value = "demo-out")]
+    pub(crate) out: PathBuf,
+    /// Print the three-way table as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,47 @@
+//! `tracewheel compare`
+
+use std::path::Path;
+
+use tracewheel_analysis::comparison::{Comparison, Verdict};
+use tracewheel_analysis::{AnalysisError, Baseline, CompareOptions};
+use tracewheel_record::Run;
+use tracewheel_timeline::Timeline;
+
+use crate::cli::CompareArgs;
+use crate::exit::{Exit, Failure, Or};
+use crate::output::Output;
+
+/// Prints the comparison; the exit code is its verdict.
+pub(crate) fn run(args: &CompareArgs, output: &Output) -> Result<Exit, Failure> {
+    let options = CompareOptions { tolerance: args.tolerance, ..CompareOptions::default() };
+    let comparison = compare(&args.run, &args.baseline, &options)?;
+    if args.json {
+        output.json(&comparison)?;
+    } else {
+        output.data(&tracewheel_report::comparison_text(&comparison, output.style()))?;
+    }
+    Ok(match comparison.verdict {
+        Verdict::Slower => Exit::Regressed,
+        Verdict::CannotTell if args.require_verdict => Exit::CannotTell,
+        Verdict::Agree | Verdict::Faster | Verdict::CannotTell => Exit::Done,
+    })
+}
+
+/// Compares a run with a timeline or with another run, whichever `baseline` is.
+pub(crate) fn compare(run: &Path, baseline: &Path, options: &CompareOptions) -> Result<Comparison, Failure> {
+    let replay = Run::open(run).or_exit(Exit::Usage)?;
+    let comparison = if baseline.is_dir() {
+        let other = Run::open(baseline).or_exit(Exit::Usage)?;
+        tracewheel_analysis::compare(&replay, Baseline::Run(&other), options)
+    } else {
+        let timeline = Timeline::open(baseline).or_exit(Exit::Usage)?;
+        tracewheel_analysis::compare(&replay, Baseline::Timeline(&timeline), options)
+    };
+    comparison.map_err(|error| {
+        let exit = match &error {
+            AnalysisError::Option { .. } | AnalysisError::Empty { .. } | AnalysisError::NothingMatches { .. } => Exit::Usage,
+            _ => Exit::Internal,
+        };
+        Failure::new(exit, error)
+    })
+}

@@ -1,0 +1,55 @@
+//! `tracewheel ingest`
+
+use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, Zone};
+use tracewheel_timeline::TtftKind;
+
+use crate::cli::IngestArgs;
+use crate::exit::{Exit, Failure, Or};
+use crate::output::Output;
+use crate::secret;
+
+mod summary;
+
+/// Writes the timeline and tells what was found in the logs.
+pub(crate) fn run(args: &IngestArgs, output: &Output) -> Result<Exit, Failure> {
+    let report = import(args)?;
+    if args.json {
+        output.json(&report)?;
+    } else {
+        output.data(&summary::text(&report, &args.output))?;
+    }
+    Ok(if report.over_reject_limit { Exit::Rejected } else { Exit::Done })
+}
+
+/// The import without its output, for the demo.
+pub(crate) fn import(args: &IngestArgs) -> Result<IngestReport, Failure> {
+    let options = options(args)?;
+    let inputs = args.inputs.iter().map(|path| Input::from_argument(path)).collect();
+    tracewheel_ingest::ingest(inputs, options, &args.output).map_err(|error| {
+        let exit = if matches!(error, IngestError::Write { .. }) { Exit::Output } else { Exit::Usage };
+        Failure::new(exit, error)
+    })
+}
+
+fn options(args: &IngestArgs) -> Result<IngestOptions, Failure> {
+    let mut options = IngestOptions::new(secret::hash_key(args.key_file.as_deref())?);
+    options.format.clone_from(&args.format);
+    if !args.map.is_empty() {
+        options.map = Some(args.map.join(",").parse().or_exit_with(Exit::Usage, || "--map".to_owned())?);
+    }
+    if let Some(zone) = &args.zone {
+        options.zone = Some(zone.parse::<Zone>().or_exit_with(Exit::Usage, || "--zone".to_owned())?);
+    }
+    if let Some(kind) = &args.ttft_kind {
+        options.ttft_kind =
+            Some(TtftKind::parse(kind).ok_or_else(|| {
+                Failure::usage(format!(
+                    "--ttft-kind `{kind}` is not known: token, first_chunk, first_byte, headers or upstream_headers"
+                ))
+            })?);
+    }
+    options.block_tokens = args.block_tokens;
+    options.fold_retries = args.fold_retries;
+    options.max_rejects = Some(args.max_rejects);
+    Ok(options)
+}

@@ -1,0 +1,170 @@
+//! `tracewheel replay`
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+
+use tracewheel_analysis::SummaryOptions;
+use tracewheel_live::ProgressLine;
+use tracewheel_replay::{ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal};
+use tracewheel_timeline::Timeline;
+use tracewheel_workload::{Plan, PlanOptions, UnknownTokens, Window};
+
+use crate::cli::ReplayArgs;
+use crate::exit::{Exit, Failure, Or};
+use crate::output::Output;
+use crate::{scenario, secret, signals};
+
+/// Events that may wait for the progress line before the replay drops some.
+const EVENT_QUEUE: usize = 64;
+
+/// Replays, shows progress, and prints the summary.
+pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
+    let (args, scenario_text) = scenario::complete(args)?;
+    let stop = StopSignal::new();
+    signals::stop_on_signals(&stop)?;
+    let report = replay(&args, scenario_text, &stop, output)?;
+    if args.json {
+        output.json(&report)?;
+    } else {
+        output.data(&summary(&report.run_dir, output)?)?;
+    }
+    Ok(exit_of(&report))
+}
+
+/// The replay without its output, for the demo.
+pub(crate) fn replay(
+    args: &ReplayArgs,
+    scenario_text: Option<String>,
+    stop: &StopSignal,
+    output: &Output,
+) -> Result<RunReport, Failure> {
+    let timeline_path = args
+        .timeline
+        .clone()
+        .ok_or_else(|| Failure::usage("no timeline: name one, as in `tracewheel replay yesterday.parquet`"))?;
+    let runs = args.output.clone().unwrap_or_else(|| PathBuf::from("runs"));
+    let config = config(args, &timeline_path, scenario_text)?;
+    let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
+    let plan = Plan::build(&timeline, plan_options(args)?)
+        .or_exit_with(Exit::Usage, || format!("no plan from {}", timeline_path.display()))?;
+    let (sender, receiver) = sync_channel(EVENT_QUEUE);
+    let progress = ProgressLine::start(receiver, output.watched());
+    let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);
+    progress.finish();
+    outcome.map_err(failure)
+}
+
+/// The summary of the run that lies in `run_dir`, made from the run alone.
+pub(crate) fn summary(run_dir: &Path, output: &Output) -> Result<String, Failure> {
+    let run = tracewheel_record::Run::open(run_dir).or_exit(Exit::Internal)?;
+    let summary = tracewheel_analysis::summarise(&run, &SummaryOptions::default()).or_exit(Exit::Internal)?;
+    Ok(tracewheel_report::summary_text(&summary, output.style()))
+}
+
+/// The exit code that a finished run leads to.
+pub(crate) fn exit_of(report: &RunReport) -> Exit {
+    let counts = &report.counts;
+    if report.stopped != StopLevel::Running {
+        Exit::Interrupted
+    } else if report.gave_up.is_some() || (counts.ok + counts.cancelled == 0 && counts.planned > 0) {
+        Exit::Target
+    } else {
+        Exit::Done
+    }
+}
+
+fn failure(error: ReplayError) -> Failure {
+    let exit = match &error {
+        ReplayError::Config { .. } => Exit::Usage,
+        ReplayError::RecorderBehind { .. } => Exit::Output,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, error)
+}
+
+fn config(args: &ReplayArgs, timeline: &Path, scenario_text: Option<String>) -> Result<ReplayConfig, Failure> {
+    let missing = |flag: &str, example: &str| {
+        Failure::usage(format!("no {flag}: give --{flag}, as in `--{flag} {example}`, or set it in the scenario"))
+    };
+    let mut config = ReplayConfig {
+        target: args.target.clone().ok_or_else(|| missing("target", "http://127.0.0.1:8000"))?,
+        provider: args.protocol.clone().ok_or_else(|| missing("protocol", "openai-chat"))?,
+        model: args.model.clone(),
+        closed_loop: args.closed_loop,
+        owner: args.owner.clone(),
+        secret: secret::api_key(args.api_key_env.as_deref(), args.api_key_file.as_deref())?,
+        nonce: Some(secret::nonce()?),
+        ..ReplayConfig::default()
+    };
+    if let Some(stem) = timeline.file_stem() {
+        config.run_name = stem.to_string_lossy().into_owned();
+    }
+    if let Some(name) = &args.retry {
+        config.retry = RetryPolicy::preset(name).ok_or_else(|| {
+            Failure::usage(format!("--retry `{name}` is no policy: {}", RetryPolicy::PRESETS.join(", ")))
+        })?;
+    }
+    if let Some(mode) = &args.cache {
+        config.cache = mode.parse().or_exit_with(Exit::Usage, || "--cache".to_owned())?;
+    }
+    if let Some(ns) = args.timeout {
+        config.request_timeout_ns = ns;
+    }
+    if let Some(workers) = args.workers {
+        config.workers = Some(workers);
+    }
+    config.max_connections = args.connections;
+    config.scenario = serde_json::json!({ "file": scenario_text, "arguments": shown_arguments() });
+    Ok(config)
+}
+
+/// The command line as typed. It holds no secret: keys come from the environment or a file.
+fn shown_arguments() -> Vec<String> {
+    std::env::args().skip(1).collect()
+}
+
+fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
+    let window = match (args.from, args.to) {
+        (None, None) => None,
+        (from, to) => Some(Window { from_ns: from.unwrap_or(0), to_ns: to }),
+    };
+    let speed = args.speed.as_deref().unwrap_or("1").parse().or_exit_with(Exit::Usage, || "--speed".to_owned())?;
+    Ok(PlanOptions {
+        window,
+        speed,
+        seed: args.seed.unwrap_or(0),
+        limit: args.limit,
+        unknown_tokens: unknown_tokens(args.unknown_tokens.as_deref())?,
+        model: args.model.clone(),
+        ..PlanOptions::default()
+    })
+}
+
+fn unknown_tokens(rule: Option<&str>) -> Result<UnknownTokens, Failure> {
+    let fill = |text: &str| {
+        let (input, output) = text.strip_prefix("fill:")?.split_once(',')?;
+        Some(UnknownTokens::Fill { input: input.parse().ok()?, output: output.parse().ok()? })
+    };
+    match rule {
+        None | Some("refuse") => Ok(UnknownTokens::Refuse),
+        Some("skip") => Ok(UnknownTokens::Skip),
+        Some(text) => fill(text).ok_or_else(|| {
+            Failure::usage(format!("--unknown-tokens `{text}` is no rule: write refuse, skip or fill:IN,OUT, as in fill:512,128"))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_for_unknown_tokens_is_read_or_refused_with_the_choices() {
+        assert_eq!(unknown_tokens(None).ok(), Some(UnknownTokens::Refuse));
+        assert_eq!(unknown_tokens(Some("skip")).ok(), Some(UnknownTokens::Skip));
+        assert_eq!(unknown_tokens(Some("fill:512,128")).ok(), Some(UnknownTokens::Fill { input: 512, output: 128 }));
+        for wrong in ["fill:", "fill:1", "fill:a,b", "guess"] {
+            assert_eq!(unknown_tokens(Some(wrong)).err().map(|failure| failure.exit), Some(Exit::Usage), "{wrong}");
+        }
+    }
+}

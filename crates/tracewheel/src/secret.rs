@@ -1,0 +1,133 @@
+//! Secrets: API keys and the hash key. They come from the environment or a file, never from a flag's value.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use tracewheel_replay::Secret;
+
+use crate::exit::{Exit, Failure, Or};
+
+/// The API key that the flags or the scenario point at.
+///
+/// # Errors
+/// Usage, when the variable is not set, the file cannot be read, or either is empty.
+pub(crate) fn api_key(variable: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Failure> {
+    let (text, origin) = match (variable, file) {
+        (Some(name), _) => (variable_value(name)?, format!("the environment variable {name}")),
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path)
+                .or_exit_with(Exit::Usage, || format!("cannot read the API key file {}", path.display()))?;
+            (text, format!("the file {}", path.display()))
+        }
+        (None, None) => return Ok(None),
+    };
+    let key = text.trim();
+    if key.is_empty() || key.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
+        return Err(Failure::usage(format!("{origin} holds no usable API key: one line of visible ASCII is needed")));
+    }
+    Ok(Some(Secret::new(key)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the binary is the one place that reads the environment")]
+fn variable_value(name: &str) -> Result<String, Failure> {
+    std::env::var(name)
+        .map_err(|_| Failure::usage(format!("the environment variable {name} is not set: it should hold the API key")))
+}
+
+/// The key that ids are hashed with: from `file`, else from the user's own key file, made when it is missing.
+///
+/// # Errors
+/// Usage, when the file is there but unusable; output, when it cannot be made.
+pub(crate) fn hash_key(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    let path = match file {
+        Some(path) => path.to_owned(),
+        None => user_key_file()?,
+    };
+    match std::fs::read(&path) {
+        Ok(key) if key.len() >= 16 => Ok(key),
+        Ok(_) => Err(Failure::usage(format!("the key file {} is shorter than 16 bytes", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_key(&path),
+        Err(error) => {
+            Err(error).or_exit_with(Exit::Usage, || format!("cannot read the key file {}", path.display()))
+        }
+    }
+}
+
+fn user_key_file() -> Result<PathBuf, Failure> {
+    let base = std::env::var_os("XDG_CONFIG_HOME")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))
+        .ok_or_else(|| Failure::usage("neither XDG_CONFIG_HOME nor HOME is set: give --key-file"))?;
+    Ok(base.join("tracewheel").join("key"))
+}
+
+fn make_key(path: &Path) -> Result<Vec<u8>, Failure> {
+    let what = || format!("cannot make the key file {}", path.display());
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).or_exit_with(Exit::Output, what)?;
+    }
+    let key = random_bytes()?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .or_exit_with(Exit::Output, what)?;
+    file.write_all(&key).or_exit_with(Exit::Output, what)?;
+    Ok(key.to_vec())
+}
+
+fn random_bytes() -> Result<[u8; 32], Failure> {
+    let mut bytes = [0_u8; 32];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.or_exit_with(Exit::Internal, || "cannot read /dev/urandom".to_owned())?;
+    Ok(bytes)
+}
+
+/// A nonce that no earlier run has used.
+///
+/// # Errors
+/// Internal, when the system gives no randomness.
+pub(crate) fn nonce() -> Result<u64, Failure> {
+    let bytes = random_bytes()?;
+    Ok(u64::from_le_bytes(bytes[..8].try_into().expect("eight of thirty-two bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_key_file_is_made_once_readable_by_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/key");
+        let first = hash_key(Some(&path)).ok().unwrap();
+        assert_eq!(first.len(), 32);
+        assert_eq!(hash_key(Some(&path)).ok().unwrap(), first);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_short_key_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, b"short").unwrap();
+        assert_eq!(hash_key(Some(&path)).err().unwrap().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn an_api_key_with_a_line_break_inside_is_refused_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "sk-one\nsk-two\n").unwrap();
+        let failure = api_key(None, Some(&path)).err().unwrap();
+        assert!(!format!("{:#}", failure.error).contains("sk-"));
+        std::fs::write(&path, "sk-one\n").unwrap();
+        assert_eq!(api_key(None, Some(&path)).ok().unwrap().unwrap().expose(), "sk-one");
+    }
+}

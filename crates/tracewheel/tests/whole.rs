@@ -1,0 +1,14 @@
+//! Whole commands, as a person runs them, against the built-in endpoint and against servers that misbehave.
+
+#[path = "whole/commands.rs"]
+mod commands;
+#[path = "whole/demo.rs"]
+mod demo;
+#[path = "whole/failures.rs"]
+mod failures;
+#[path = "whole/harness.rs"]
+mod harness;
+#[path = "whole/secrets.rs"]
+mod secrets;
+#[path = "whole/truth.rs"]
+mod truth;

@@ -1,0 +1,107 @@
+//! The commands in the order in which a newcomer types them.
+
+use crate::harness::{Place, QUICK, fixture, text};
+
+#[test]
+fn a_trace_is_ingested_inspected_replayed_and_compared() {
+    let place = Place::new();
+    place.small_timeline(25);
+    let stats = place.json(0, &["inspect", "t.parquet", "--json"]);
+    assert_eq!(stats["requests"], 25);
+    let mock = place.mock(QUICK);
+    let replay = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
+    let first = place.json(0, &replay);
+    assert_eq!(first["counts"]["ok"], 25);
+    let second = place.json(0, &[&replay[..], &["--speed", "2", "-o", "others"]].concat());
+    assert!(second["measured_ns"].as_i64() < first["measured_ns"].as_i64());
+    let (first, second) = (first["run_dir"].as_str().unwrap(), second["run_dir"].as_str().unwrap());
+    // The trace has no latencies: this is said, and no number stands in for them.
+    let comparison = place.json(0, &["compare", first, "--with", "t.parquet", "--json"]);
+    assert_eq!(comparison["verdict"], "cannot_tell");
+    assert!(!comparison["missing"].as_array().unwrap().is_empty());
+    place.expect(12, &["compare", first, "--with", "t.parquet", "--require-verdict"]);
+    let runs = place.json(0, &["compare", first, "--with", second, "--tolerance", "1000", "--json"]);
+    assert_eq!(runs["verdict"], "agree");
+    assert!(place.expect(0, &["compare", first, "--with", second, "--tolerance", "1000"]).contains("TTFT"));
+}
+
+#[test]
+fn a_window_and_a_limit_choose_the_requests_that_are_sent() {
+    let place = Place::new();
+    place.small_timeline(60);
+    let mock = place.mock(QUICK);
+    let replay = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
+    let windowed = place.json(0, &[&replay[..], &["--from", "1s", "--to", "3s", "--speed", "4"]].concat());
+    let planned = windowed["counts"]["planned"].as_u64().unwrap();
+    assert!(planned > 0 && planned < 60, "{planned}");
+    let limited = place.json(0, &[&replay[..], &["--limit", "3"]].concat());
+    assert_eq!(limited["counts"]["planned"], 3);
+    let looped = place.json(0, &[&replay[..], &["--limit", "5", "--closed-loop", "1", "--cache", "warm"]].concat());
+    assert_eq!((looped["counts"]["ok"].as_u64(), looped["primed"].as_u64()), (Some(5), Some(5)));
+}
+
+#[test]
+fn standard_input_is_read_and_what_is_wrong_in_it_is_told_by_position() {
+    let place = Place::new();
+    let rows = "ts,prompt_len,out\n2026-01-01T00:00:00Z,10,5\nyesterday,10,5\n2026-01-01T00:00:01Z,11,6\n";
+    place.write("log.csv", rows);
+    let map = "arrival=ts,input_tokens=prompt_len,output_tokens=out";
+    let args = ["ingest", "-", "-o", "t.parquet", "--map", map];
+    let mut command = place.command(&args);
+    command.stdin(std::fs::File::open(place.path("log.csv")).unwrap());
+    let output = command.output().unwrap();
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(20), "{told}{}", text(&output.stderr));
+    assert!(told.contains("line 3") && told.contains("ts"), "{told}");
+    assert_eq!(place.json(0, &["inspect", "t.parquet", "--json"])["requests"], 2);
+    place.expect(0, &["ingest", "log.csv", "-o", "u.parquet", "--map", map, "--max-rejects", "1"]);
+}
+
+#[test]
+fn the_scenario_file_replaces_the_flags() {
+    let place = Place::new();
+    place.small_timeline(4);
+    let mock = place.mock(QUICK);
+    let target = format!("[target]\nurl = \"{}\"\nprotocol = \"openai-chat\"\nmodel = \"m\"\n", mock.url);
+    place.write("tracewheel.toml", &format!("version = 1\ntimeline = \"t.parquet\"\nruns = \"r\"\n{target}"));
+    let report = place.json(0, &["replay", "--json"]);
+    assert_eq!(report["counts"]["ok"], 4);
+    place.write("tracewheel.toml", "version = 1\n[target]\nadress = \"x\"\n");
+    assert!(place.fails(2, &["replay"]).contains("adress"));
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_told_with_the_remedy_and_nothing_is_sent() {
+    let place = Place::new();
+    place.small_timeline(2);
+    assert!(place.fails(2, &["replay", "t.parquet"]).contains("--target"));
+    assert!(place.fails(2, &["replay", "t.parquet", "--target", "http://127.0.0.1:9"]).contains("--protocol"));
+    let base = ["replay", "t.parquet", "--target", "http://127.0.0.1:9", "--model", "m", "--protocol"];
+    assert!(place.fails(2, &[&base[..], &["openai"]].concat()).contains("openai-chat"));
+    let chat = [&base[..], &["openai-chat"]].concat();
+    assert!(place.fails(2, &[&chat[..], &["--speed", "0"]].concat()).contains("speed"));
+    assert!(place.fails(2, &[&chat[..], &["--retry", "twice"]].concat()).contains("openai-sdk"));
+    assert!(place.fails(2, &[&chat[..], &["--api-key-env", "NOT_SET_HERE"]].concat()).contains("NOT_SET_HERE"));
+    assert!(place.fails(2, &["inspect", "nowhere.parquet"]).contains("nowhere.parquet"));
+    place.write("no.parquet", "this is no Parquet file");
+    assert!(place.fails(2, &["inspect", "no.parquet"]).contains("no.parquet"));
+    assert!(place.fails(2, &["ingest", "no.parquet", "-o", "x.parquet"]).contains("no.parquet"));
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn the_mock_describes_itself_and_refuses_a_configuration_that_it_does_not_know() {
+    let place = Place::new();
+    assert!(place.expect(0, &["mock", "--describe"]).contains("prompt token"));
+    place.write("mock.toml", "[engine]\nspeed = 9\n");
+    assert!(place.fails(2, &["mock", "--config", "mock.toml", "--describe"]).contains("speed"));
+    let demo = fixture("demo/production.toml");
+    place.expect(0, &["mock", "--describe", "--config", demo.to_str().unwrap()]);
+}
+
+#[test]
+fn tables_carry_no_colour_codes_unless_asked_to() {
+    let place = Place::new();
+    place.small_timeline(5);
+    assert!(!place.expect(0, &["inspect", "t.parquet"]).contains('\u{1b}'));
+}

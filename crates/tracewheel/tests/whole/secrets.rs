@@ -1,0 +1,84 @@
+//! No secret and no prompt or answer text in any output by default: every column decoded, then searched.
+
+use std::fs;
+use std::path::Path;
+
+use tracewheel_record::Run;
+use tracewheel_tokens::WORDS;
+
+use crate::harness::{Place, QUICK, text};
+
+const KEY: &str = "sk-test-3f9c1d7e5b2a4860";
+
+/// Every string in every column of a run, as text.
+fn decoded(run: &Path) -> String {
+    let run = Run::open(run).unwrap();
+    let requests = run.requests().map(|row| format!("{:?}\n", row.unwrap()));
+    let attempts = run.attempts().map(|row| format!("{:?}\n", row.unwrap()));
+    let health = run.health().map(|row| format!("{:?}\n", row.unwrap()));
+    requests.chain(attempts).chain(health).collect()
+}
+
+/// Bytes of every file below a folder.
+fn raw(folder: &Path, into: &mut Vec<u8>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { raw(&path, into) } else { into.extend(fs::read(path).unwrap()) }
+    }
+}
+
+/// Whether four words of the prompts' word list stand in a row.
+fn holds_prose(text: &str) -> bool {
+    let words: std::collections::HashSet<&str> = WORDS.iter().copied().collect();
+    let mut in_a_row = 0;
+    text.split_ascii_whitespace().any(|word| {
+        in_a_row = if words.contains(word) { in_a_row + 1 } else { 0 };
+        in_a_row >= 4
+    })
+}
+
+#[test]
+fn neither_the_key_nor_a_prompt_nor_an_answer_is_in_anything_that_a_replay_leaves() {
+    let place = Place::new();
+    place.small_timeline(8);
+    place.write("key", KEY);
+    let limits = "[limits]\nrequests_per_minute = 60\nrequest_burst = 2\n[http]\nrequire_authorization = true\n";
+    let mock = place.mock(&format!("{QUICK}{limits}"));
+    let url = mock.url.replace("http://", "http://user:pass-7d1f@");
+    let base = ["--log", "trace", "replay", "t.parquet", "--protocol", "openai-chat", "--model", "m", "--json"];
+    let with_userinfo = place.run(&[&base[..], &["--api-key-file", "key", "--target", &url]].concat());
+    let plain = place.run(&[&base[..], &["--api-key-file", "key", "--target", &mock.url]].concat());
+    mock.stop();
+    assert_eq!(plain.status.code(), Some(0), "{}", text(&plain.stderr));
+    let mut all = Vec::new();
+    raw(&place.path("runs"), &mut all);
+    for output in [&with_userinfo, &plain] {
+        all.extend(&output.stdout);
+        all.extend(&output.stderr);
+    }
+    let mut all = String::from_utf8_lossy(&all).into_owned();
+    for run in fs::read_dir(place.path("runs")).unwrap() {
+        all.push_str(&decoded(&run.unwrap().path()));
+    }
+    assert!(!all.contains(KEY), "the API key is in an output");
+    assert!(!all.contains("pass-7d1f"), "the target's password is in an output");
+    assert!(!holds_prose(&all), "prompt or answer text is in an output");
+    assert!(holds_prose(&format!("x {} {} {} {}", WORDS[0], WORDS[5], WORDS[9], WORDS[2])), "the search finds nothing");
+}
+
+#[test]
+fn ids_of_a_log_leave_an_import_only_as_keyed_hashes() {
+    let place = Place::new();
+    place.write("log.csv", "ts,in,out,who,conv\n2026-01-01T00:00:00Z,10,5,alice@example.org,conversation-77\n");
+    let map = "arrival=ts,input_tokens=in,output_tokens=out,user=who,session=conv";
+    let told = place.expect(0, &["ingest", "log.csv", "-o", "t.parquet", "--map", map]);
+    place.expect(0, &["ingest", "log.csv", "-o", "u.parquet", "--map", map, "--key-file", "other"]);
+    let bytes = fs::read(place.path("t.parquet")).unwrap();
+    let timeline = tracewheel_timeline::Timeline::open(place.path("t.parquet")).unwrap();
+    let (_, row) = timeline.rows().next().unwrap().unwrap();
+    let all = format!("{told}{}{row:?}", String::from_utf8_lossy(&bytes));
+    assert!(!all.contains("alice") && !all.contains("conversation-77"));
+    let other = tracewheel_timeline::Timeline::open(place.path("u.parquet")).unwrap();
+    let (_, other) = other.rows().next().unwrap().unwrap();
+    assert!(row.user_hash.is_some() && row.user_hash != other.user_hash, "another key gives other hashes");
+}
