@@ -12,6 +12,8 @@ pub mod read;
 mod recover;
 pub mod redact;
 pub mod rows;
+#[cfg(test)]
+mod tests;
 pub mod write;
 
 pub use error::{RecordError, Result};

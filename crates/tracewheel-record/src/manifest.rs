@@ -82,6 +82,9 @@ pub enum RunState {
     Closed,
     /// Its writer died; closed afterwards from the journal.
     Recovered,
+    /// A word that this version does not know: closed in a way of a newer minor version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// The wire protocol and the provider dialect.

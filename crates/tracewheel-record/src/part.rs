@@ -57,11 +57,14 @@ impl PartWriter {
         schema: &SchemaRef,
     ) -> Result<Self> {
         let unfinished = slot.unfinished_part(run, table);
-        let file =
-            disk.create(&unfinished).map_err(|source| RecordError::io("create", &unfinished, source))?;
-        let writer = ArrowWriter::try_new(Sink(file), SchemaRef::clone(schema), Some(properties(schema)))
-            .map_err(|source| RecordError::parquet(&unfinished, source))?;
-        Ok(Self { writer, unfinished, finished: slot.part(run, table) })
+        let file = disk.create(&unfinished).map_err(|source| RecordError::io("create", &unfinished, source))?;
+        match ArrowWriter::try_new(Sink(file), SchemaRef::clone(schema), Some(properties(schema))) {
+            Ok(writer) => Ok(Self { writer, unfinished, finished: slot.part(run, table) }),
+            Err(source) => {
+                let _ = disk.remove(&unfinished);
+                Err(RecordError::parquet(&unfinished, source))
+            }
+        }
     }
 
     /// Appends a batch.
@@ -75,14 +78,15 @@ impl PartWriter {
         self.writer.bytes_written() + self.writer.in_progress_size()
     }
 
-    /// Completes the part, makes it durable and gives it its name.
+    /// Completes the part, makes it durable and gives it its name; gives it up where that fails.
     pub(crate) fn finish(self, disk: &dyn Disk) -> Result<()> {
         let Self { writer, unfinished, finished } = self;
-        let mut sink = writer.into_inner().map_err(|source| RecordError::parquet(&unfinished, source))?;
-        sink.flush().map_err(|source| RecordError::io("write", &unfinished, source))?;
-        sink.0.sync().map_err(|source| RecordError::io("sync", &unfinished, source))?;
-        drop(sink);
-        disk::publish(disk, &unfinished, &finished)
+        let done = complete(writer, &unfinished).and_then(|()| disk::publish(disk, &unfinished, &finished));
+        if done.is_err() {
+            // Frees the space; the rows stand in the journal, and the error at hand says more than a second one.
+            let _ = disk.remove(&unfinished);
+        }
+        done
     }
 
     /// Gives the part up and frees its space; its rows stand in the journal.
@@ -92,6 +96,13 @@ impl PartWriter {
         // The part has no meaning to any reader, so failing to remove it harms nobody.
         let _ = disk.remove(&unfinished);
     }
+}
+
+fn complete(mut writer: ArrowWriter<Sink>, path: &Path) -> Result<()> {
+    writer.finish().map_err(|source| RecordError::parquet(path, source))?;
+    // Not `into_inner`, which turns the system's error into a text.
+    writer.sync().map_err(|source| RecordError::io("write", path, source))?;
+    writer.inner_mut().0.sync().map_err(|source| RecordError::io("sync", path, source))
 }
 
 fn properties(schema: &Schema) -> WriterProperties {

@@ -1,7 +1,7 @@
 //! Reading a run, closed or not.
 
 mod exchanges;
-mod rows;
+pub(crate) mod rows;
 mod timeline;
 
 use std::fmt;

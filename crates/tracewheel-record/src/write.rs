@@ -311,6 +311,12 @@ impl RunWriter {
         })
     }
 
+    /// Ends as a killed process does: what was not flushed is lost.
+    #[cfg(test)]
+    pub(crate) fn die(mut self) {
+        self.state = State::Failed;
+    }
+
     /// Takes a manifest over, but for the fields that are the writer's.
     fn adopt(&mut self, manifest: &Manifest) {
         let start_unix_ns = self.manifest.clock.start_unix_ns;

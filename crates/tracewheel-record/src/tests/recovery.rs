@@ -1,0 +1,147 @@
+use std::fs;
+
+use tracewheel_timeline::vocab::{AttemptStatus, Operation, Phase, Reason, RequestStatus};
+
+use super::samples::{orderly, release};
+use super::*;
+use crate::RecordError;
+use crate::manifest::{EndedBy, RunState};
+use crate::rows::{EXTRA_COPY, Strata};
+
+/// 10 requests ended, rows 10 and 11 are in flight (11 with one failed attempt behind it), of a plan of 20.
+fn killed_in_flight(runs_dir: &Path) -> Run {
+    let mut entries = orderly(10);
+    entries.push(Entry::Release(release(10, 1)));
+    entries.push(Entry::Release(release(11, 1)));
+    entries.push(Entry::Attempt(AttemptRecord {
+        row: 11,
+        status: AttemptStatus::Failed,
+        reason: Some(Reason::RateLimited),
+        ..AttemptRecord::default()
+    }));
+    entries.push(Entry::Release(ReleaseRecord { due_ns: 99_000_000, ..release(11, 2) }));
+    let mut manifest = manifest_for(&entries);
+    manifest.plan.requests = 20;
+    let mut writer = writer_on(Arc::new(FileSystem), runs_dir, manifest, WriterOptions::default()).unwrap();
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    writer.flush().unwrap();
+    record(&mut writer, &Entry::Release(release(12, 1))).unwrap();
+    let dir = writer.dir().to_owned();
+    writer.die();
+    Run::open(&dir).unwrap()
+}
+
+#[test]
+fn a_killed_run_reads_what_was_flushed_and_closes_with_its_interrupted_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = killed_in_flight(dir.path());
+    assert!(!run.is_closed());
+    assert_eq!(run.requests().unwrap().count(), 10);
+    let strata =
+        |row| Strata { operation: Some(Operation::Chat), turn: Some(row as u32), ..Strata::default() };
+    let summary = Run::recover(run.dir(), 77, &mut |row| Some(strata(row))).unwrap();
+    assert_eq!((summary.counts.ok, summary.counts.interrupted, summary.counts.unsent), (10, 2, 8));
+    assert_eq!(summary.counts.unsent_without_row, 8);
+
+    let run = Run::open(run.dir()).unwrap();
+    assert!(run.is_closed() && !run.dir().join("journal").exists());
+    let manifest = run.manifest();
+    assert_eq!((manifest.state, manifest.closed_unix_ns), (RunState::Recovered, Some(77)));
+    let outcome = manifest.outcome.as_ref().unwrap();
+    assert_eq!((outcome.ended_by, outcome.counts), (EndedBy::Killed, summary.counts));
+    assert_eq!(outcome.reasons["interrupted_by_crash"], 2);
+    assert!(!manifest.warnings.is_empty());
+    let exchanges: Vec<_> = run.exchanges().unwrap().map(Result::unwrap).collect();
+    let (request, attempts) = &exchanges[11];
+    assert_eq!((request.row, request.status, request.due_ns), (11, RequestStatus::Interrupted, 11_000_000));
+    assert_eq!((request.attempts, request.strata.clone()), (2, strata(11)));
+    let kinds: Vec<_> = attempts.iter().map(|a| (a.attempt, a.status, a.due_ns)).collect();
+    assert_eq!(kinds, [(1, AttemptStatus::Failed, 0), (2, AttemptStatus::Interrupted, 99_000_000)]);
+    assert_eq!(outcome.attempts, run.attempts().unwrap().count() as u64);
+}
+
+#[test]
+fn recovering_may_be_cut_off_and_begun_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = killed_in_flight(dir.path());
+    let (before, journal) = (run.dir().join("manifest.json"), run.dir().join("journal"));
+    let saved = dir.path().join("saved");
+    fs::create_dir(&saved).unwrap();
+    for name in crate::layout::names(&journal).unwrap() {
+        fs::copy(journal.join(&name), saved.join(&name)).unwrap();
+    }
+    let text = fs::read(&before).unwrap();
+    let first = Run::recover(run.dir(), 1, &mut |_| None).unwrap();
+    // As if the process had died just before the manifest was written.
+    fs::write(&before, text).unwrap();
+    fs::rename(&saved, &journal).unwrap();
+    let second = Run::recover(run.dir(), 1, &mut |_| None).unwrap();
+    assert_eq!(first, second);
+}
+
+#[test]
+fn only_a_dead_open_run_is_recovered() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = writer(dir.path(), &[], WriterOptions::default());
+    let run_dir = writer.dir().to_owned();
+    let recover = |dir: &Path| Run::recover(dir, 1, &mut |_| None);
+    assert!(matches!(recover(&run_dir), Err(RecordError::InUse { .. })));
+    writer.finish(&manifest_for(&[]), &clock()).unwrap();
+    assert!(matches!(recover(&run_dir), Err(RecordError::AlreadyClosed { .. })));
+    assert!(matches!(recover(dir.path()), Err(RecordError::NotARun { .. })));
+}
+
+#[test]
+fn a_run_that_does_not_add_up_is_not_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = orderly(10);
+    let mut manifest = manifest_for(&entries);
+    manifest.plan.requests = 11;
+    let mut writer =
+        writer_on(Arc::new(FileSystem), dir.path(), manifest.clone(), WriterOptions::default()).unwrap();
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    let run_dir = writer.dir().to_owned();
+    let error = writer.finish(&manifest, &clock()).unwrap_err();
+    assert!(matches!(&error, RecordError::NotConserved { planned: 11, counts, .. } if counts.total() == 10));
+    assert!(error.to_string().contains("planned 11 requests but recorded 10"), "{error}");
+    let run = Run::open(&run_dir).unwrap();
+    assert!(!run.is_closed());
+    assert_eq!(Content::read(&run).unwrap(), Content::of(&entries));
+    assert_eq!(Run::recover(&run_dir, 1, &mut |_| None).unwrap().counts.unsent, 1);
+}
+
+#[test]
+fn requests_beside_the_plan_and_unsent_ones_without_a_row_are_counted_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut entries = orderly(3);
+    entries.push(Entry::Request(RequestRecord {
+        copy: EXTRA_COPY,
+        phase: Phase::Prime,
+        status: RequestStatus::Failed,
+        reason: Some(Reason::Overloaded),
+        ..RequestRecord::default()
+    }));
+    let mut manifest = manifest_for(&entries);
+    manifest.plan.requests = 8;
+    let mut writer = writer(dir.path(), &entries, WriterOptions::default());
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    writer.unsent_without_row(5);
+    let summary = writer.finish(&manifest, &clock()).unwrap();
+    assert_eq!((summary.counts.ok, summary.counts.unsent, summary.extra.failed), (3, 5, 1));
+    let run = Run::open(&summary.dir).unwrap();
+    let outcome = run.manifest().outcome.clone().unwrap();
+    assert!(outcome.reasons.is_empty() && outcome.extra.total() == 1 && outcome.attempts == 4);
+}
+
+#[test]
+fn a_writer_that_is_dropped_keeps_what_it_was_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries: Vec<Entry> = orderly(4).into_iter().filter(|entry| !matches!(entry, Entry::Flush)).collect();
+    let mut writer = writer(dir.path(), &entries, WriterOptions::default());
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    let run_dir = writer.dir().to_owned();
+    drop(writer);
+    let run = Run::open(&run_dir).unwrap();
+    assert!(!run.is_closed());
+    assert_eq!(Content::read(&run).unwrap(), Content::of(&entries));
+}
