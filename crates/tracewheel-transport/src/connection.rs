@@ -100,14 +100,14 @@ impl H1Connection {
     /// Drives an idle connection. `Ready` means that it is closed (or that the server sent what nobody asked for) and
     /// must be dropped; `Pending` that it waits and will wake the task.
     pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.valve.set(0);
+        self.valve.shut();
         Pin::new(&mut self.driver).poll(cx).map(|_ended| ())
     }
 
     /// Hands the request to the connection with the valve shut: everything up to the write call can now happen by
     /// [`Exchange::poll_armed`], and nothing leaves before [`Exchange::release`].
     pub fn arm(mut self, request: PreparedRequest, limits: ExchangeLimits) -> Exchange {
-        self.valve.set(0);
+        self.valve.shut();
         let mut stray = Vec::<ReadStamp>::new();
         self.stamps.drain_reads(&mut stray);
         self.stamps.begin_exchange();

@@ -31,13 +31,11 @@ const ROUNDS: u32 = 16;
 pub struct ExchangeLimits {
     /// Largest body that is accepted, in bytes.
     pub max_body_bytes: u64,
-    /// Bytes written in one poll at most: a large body goes out in slices, other work in between.
-    pub write_slice_bytes: usize,
 }
 
 impl Default for ExchangeLimits {
     fn default() -> Self {
-        ExchangeLimits { max_body_bytes: 64 << 20, write_slice_bytes: 64 << 10 }
+        ExchangeLimits { max_body_bytes: 64 << 20 }
     }
 }
 
@@ -161,7 +159,7 @@ impl Exchange {
 
     /// Drives the connection with the valve shut.
     fn poll_shut(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.connection.valve.set(0);
+        self.connection.valve.shut();
         if !self.driver_ended {
             self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
         }
@@ -211,7 +209,7 @@ impl Exchange {
             }
             self.opened = true;
         }
-        self.connection.valve.set(self.limits.write_slice_bytes);
+        self.connection.valve.open();
         for _ in 0..ROUNDS {
             if !self.driver_ended {
                 self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
@@ -220,12 +218,7 @@ impl Exchange {
             match self.step(cx) {
                 Step::Ended => return Poll::Ready(()),
                 Step::Advanced => {}
-                Step::Waiting => {
-                    if self.connection.valve.held() {
-                        cx.waker().wake_by_ref();
-                    }
-                    return Poll::Pending;
-                }
+                Step::Waiting => return Poll::Pending,
             }
         }
         cx.waker().wake_by_ref();

@@ -1,9 +1,9 @@
 //! The stamped stream as hyper wants to see it, with a valve before the socket.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -13,37 +13,22 @@ use tracewheel_net::StampedStream;
 /// Bytes that one read may bring. A token stream's chunks are far smaller; a flood fills it.
 const READ_BYTES: usize = 32 * 1024;
 
-/// How many bytes may still be written before the owner must be asked again. Shared by the adapter inside hyper's
-/// connection and the exchange outside; both live in one task, the atomics only satisfy `Send`.
+/// Whether bytes may leave. Shared by the adapter inside hyper's connection and the exchange outside; both live in one
+/// task, the atomic only satisfies `Send`. (That a large body leaves in slices is the stream's own doing.)
 #[derive(Debug, Default)]
-pub(crate) struct Valve {
-    budget: AtomicUsize,
-    held: AtomicBool,
-}
+pub(crate) struct Valve(AtomicBool);
 
 impl Valve {
-    /// Lets up to `bytes` through from now on; zero closes.
-    pub(crate) fn set(&self, bytes: usize) {
-        self.budget.store(bytes, Ordering::Relaxed);
-        self.held.store(false, Ordering::Relaxed);
+    pub(crate) fn open(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a write was held back since [`Self::set`].
-    pub(crate) fn held(&self) -> bool {
-        self.held.load(Ordering::Relaxed)
+    pub(crate) fn shut(&self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 
-    fn admit(&self, wanted: usize) -> usize {
-        let admitted = wanted.min(self.budget.load(Ordering::Relaxed));
-        if admitted < wanted {
-            self.held.store(true, Ordering::Relaxed);
-        }
-        admitted
-    }
-
-    fn spend(&self, bytes: usize) {
-        let left = self.budget.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.budget.store(left, Ordering::Relaxed);
+    fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -84,16 +69,27 @@ impl Read for StampedIo {
 impl Write for StampedIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let admitted = this.valve.admit(buf.len());
-        if admitted == 0 && !buf.is_empty() {
+        if !this.valve.is_open() {
             // No waker is kept: whoever opens the valve polls.
             return Poll::Pending;
         }
-        let written = Pin::new(&mut this.stream).poll_write(cx, &buf[..admitted]);
-        if let Poll::Ready(Ok(bytes)) = &written {
-            this.valve.spend(*bytes);
+        Pin::new(&mut this.stream).poll_write(cx, buf)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if !this.valve.is_open() {
+            return Poll::Pending;
         }
-        written
+        Pin::new(&mut this.stream).poll_write_vectored(cx, bufs)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

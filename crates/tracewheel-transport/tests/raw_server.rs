@@ -320,7 +320,7 @@ async fn connection_close_is_obeyed() {
 async fn a_body_above_the_limit_ends_the_exchange() {
     let server =
         serve(vec![vec![Read(0), Send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789"), Wait]]);
-    let limits = ExchangeLimits { max_body_bytes: 8, ..ExchangeLimits::default() };
+    let limits = ExchangeLimits { max_body_bytes: 8 };
     let (outcome, connection) = open(&server).await.arm(request(&server, ""), limits).run().await;
     assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::BodyTooLarge));
     assert!(outcome.body.len() <= 8 && connection.is_none());
@@ -361,7 +361,8 @@ async fn a_large_request_goes_out_in_slices_and_whole() {
     exchange.release();
     let first = poll_fn(|cx| Poll::Ready(exchange.poll(cx))).await;
     assert!(first.is_pending());
-    assert!(exchange.writes().bytes <= 64 << 10, "one poll writes one slice: {}", exchange.writes().bytes);
+    let written = exchange.writes().bytes;
+    assert!((1..=256 << 10).contains(&written), "one poll writes few slices: {written}");
     poll_fn(|cx| exchange.poll(cx)).await;
     let (outcome, _) = exchange.finish();
     assert_eq!(outcome.error, None);

@@ -125,7 +125,7 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32) -> Rules {
         request_timeout_ns: config.request_timeout_ns,
         connect_timeout_ns: config.connect_timeout_ns,
         cancel_as_recorded: config.cancel_as_recorded,
-        limits: ExchangeLimits { max_body_bytes: config.max_response_bytes, ..ExchangeLimits::default() },
+        limits: ExchangeLimits { max_body_bytes: config.max_response_bytes },
         max_connections: config.max_connections.map_or(usize::MAX, |most| (most / workers).max(1) as usize),
     }
 }
