@@ -153,7 +153,11 @@ pub enum RecordError {
 impl RecordError {
     /// Whether the output could not be written (exit code 40).
     pub fn is_output_failure(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::Io { .. } | Self::Failed { .. })
+        match self {
+            Self::Full { .. } | Self::Failed { .. } => true,
+            Self::Io { action, .. } => !matches!(*action, "read" | "open" | "list"),
+            _ => false,
+        }
     }
 
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {

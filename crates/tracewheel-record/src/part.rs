@@ -57,7 +57,8 @@ impl PartWriter {
         schema: &SchemaRef,
     ) -> Result<Self> {
         let unfinished = slot.unfinished_part(run, table);
-        let file = disk.create(&unfinished).map_err(|source| RecordError::io("create", &unfinished, source))?;
+        let file =
+            disk.create(&unfinished).map_err(|source| RecordError::io("create", &unfinished, source))?;
         match ArrowWriter::try_new(Sink(file), SchemaRef::clone(schema), Some(properties(schema))) {
             Ok(writer) => Ok(Self { writer, unfinished, finished: slot.part(run, table) }),
             Err(source) => {

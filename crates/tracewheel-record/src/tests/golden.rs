@@ -73,18 +73,7 @@ pub(super) fn manifest() -> Manifest {
             input_tokens: Some(distribution()),
             output_tokens: Some(distribution()),
         },
-        machine: MachineSection {
-            cpu: text("Example CPU"),
-            cores: Some(2),
-            memory_bytes: Some(8 << 30),
-            os: text("Linux"),
-            kernel: text("6.12.0"),
-            clock_source: text("tsc"),
-            scheduling_class: text("other"),
-            timer_slack_ns: Some(1),
-            workers: Some(1),
-            kernel_stamps: Some(true),
-        },
+        machine: machine(),
         clock: ClockSection {
             start_unix_ns: 1_790_000_000_000_000_000,
             start_bracket_ns: Some(80),
@@ -111,6 +100,21 @@ pub(super) fn manifest() -> Manifest {
             faithful: Some(true),
         }),
         other: Default::default(),
+    }
+}
+
+fn machine() -> MachineSection {
+    MachineSection {
+        cpu: text("Example CPU"),
+        cores: Some(2),
+        memory_bytes: Some(8 << 30),
+        os: text("Linux"),
+        kernel: text("6.12.0"),
+        clock_source: text("tsc"),
+        scheduling_class: text("other"),
+        timer_slack_ns: Some(1),
+        workers: Some(1),
+        kernel_stamps: Some(true),
     }
 }
 
