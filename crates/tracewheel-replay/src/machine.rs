@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracewheel_record::manifest::MachineSection;
 
 /// Nanoseconds in a tick of `/proc`'s CPU times: Linux shows them at 100 a second on every machine.
@@ -62,6 +63,16 @@ pub(crate) fn describe(workers: u32) -> MachineSection {
         timer_slack_ns: Some(1),
         workers: Some(workers),
         kernel_stamps: None,
+    }
+}
+
+/// Lets this process open as many files as the system allows it: every stream in flight holds one, and the usual soft
+/// limit of 1,024 is meant for programs that use `select`. A refusal leaves the limit as it was.
+pub(crate) fn raise_descriptor_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _refused = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

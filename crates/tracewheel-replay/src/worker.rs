@@ -1,7 +1,7 @@
 //! A sending thread: one `current_thread` runtime, one task, which owns the wheels and its connections.
 //!
-//! Each turn of the task does what is most urgent first: releases that are due, then (never within the waiter's margin
-//! before the next release) chores such as arming and time-outs, then connections that became readable. Between any two
+//! Each turn of the task does what is most urgent first: releases that are due, then (not within the waiter's margin
+//! before the next release, unless they were held back too long) chores such as arming and time-outs, then connections that became readable. Between any two
 //! pieces of work it looks at the clock again. Then it rests: on the timer, on its sockets, on its inbox.
 
 mod ending;
@@ -150,6 +150,10 @@ struct Worker {
     /// Connections being made.
     connecting: usize,
     connect_failure: Option<ConnectErrorKind>,
+    /// Since when work has been held back by close releases.
+    held_since_ns: Option<i64>,
+    /// Pieces of work to be done although a release is close.
+    owed_pieces: u32,
     gauged: Gauged,
 }
 
@@ -205,6 +209,8 @@ async fn serve(setup: Setup) -> io::Result<()> {
         handshake_ns: 0,
         connecting: 0,
         connect_failure: None,
+        held_since_ns: None,
+        owed_pieces: 0,
         gauged: Gauged::default(),
     };
     worker.obey(answers).await

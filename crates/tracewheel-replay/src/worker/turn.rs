@@ -15,6 +15,10 @@ use super::{Answer, Chore, Command, Pace, Worker};
 
 /// Pieces of work of one kind in one turn, before the reactor is asked again.
 const WORK_A_TURN: u32 = 64;
+/// How long work may be held back by releases that follow each other closely.
+const MAX_HELD_NS: i64 = 300_000;
+/// Pieces of work that are then done all the same.
+const OWED_PIECES: u32 = 16;
 /// Flights ahead below which the worker asks to be woken by its inbox; above, it looks at it when it is awake anyway.
 const HUNGRY: usize = 64;
 
@@ -102,11 +106,26 @@ impl Worker {
         }
     }
 
-    /// Whether the next release is so close that nothing else may be begun.
-    fn release_is_near(&mut self) -> bool {
-        let Some(at) = self.sends.next_deadline() else { return false };
+    /// Whether another piece of work may be begun: not when the next release is so close that it could become late,
+    /// unless work was held back too long already. At rates at which there is always a release close by, reading would
+    /// otherwise never get its turn.
+    fn may_work(&mut self) -> bool {
+        if self.owed_pieces > 0 {
+            self.owed_pieces -= 1;
+            return true;
+        }
+        let Some(at) = self.sends.next_deadline() else { return true };
         let now = self.shared.clock.now();
-        at.saturating_sub(now.0) <= self.precise.margin_ns()
+        if at.saturating_sub(now.0) > self.precise.margin_ns() {
+            self.held_since_ns = None;
+            return true;
+        }
+        let since = *self.held_since_ns.get_or_insert(now.0);
+        if now.0 - since < MAX_HELD_NS {
+            return false;
+        }
+        (self.held_since_ns, self.owed_pieces) = (None, OWED_PIECES);
+        true
     }
 
     fn take_in(&mut self) {
@@ -114,7 +133,7 @@ impl Worker {
             self.admit(request);
         }
         for _ in 0..WORK_A_TURN {
-            if self.release_is_near() {
+            if !self.may_work() {
                 return;
             }
             let Some(inbox) = &mut self.inbox else { return };
@@ -128,7 +147,7 @@ impl Worker {
 
     fn do_chores(&mut self) {
         for _ in 0..WORK_A_TURN {
-            if self.release_is_near() {
+            if !self.may_work() {
                 return;
             }
             match self.chores.pop_due(self.shared.clock.now().0) {
@@ -158,7 +177,7 @@ impl Worker {
 
     fn poll_woken(&mut self) {
         for _ in 0..WORK_A_TURN {
-            if self.release_is_near() {
+            if !self.may_work() {
                 return;
             }
             let Some(slot) = self.slots.next_woken() else { return };
