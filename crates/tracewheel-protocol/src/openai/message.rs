@@ -67,10 +67,10 @@ impl Sink for Message {
                 self.error |= is_error.found;
                 Ok(())
             }
-            "id" => take(values, &mut First(&mut self.meta.id)),
-            "model" => take(values, &mut First(&mut self.meta.model)),
-            "system_fingerprint" => take(values, &mut First(&mut self.meta.system_fingerprint)),
-            "service_tier" => take(values, &mut First(&mut self.meta.service_tier)),
+            "id" => first(values, &mut self.meta.id),
+            "model" => first(values, &mut self.meta.model),
+            "system_fingerprint" => first(values, &mut self.meta.system_fingerprint),
+            "service_tier" => first(values, &mut self.meta.service_tier),
             "prompt_progress" => flag(values, &mut self.progress),
             "prompt_filter_results" | "prompt_annotations" | "moderation" => {
                 flag(values, &mut self.annotation)
@@ -83,6 +83,11 @@ impl Sink for Message {
     fn element<'de, A: SeqAccess<'de>>(&mut self, elements: &mut A) -> Result<bool, A::Error> {
         take_element(elements, self)
     }
+}
+
+/// Every chunk repeats these: once known, they are passed over.
+fn first<'de, A: MapAccess<'de>>(values: &mut A, into: &mut Option<String>) -> Result<(), A::Error> {
+    if into.is_some() { skip(values) } else { take(values, &mut First(into)) }
 }
 
 fn flag<'de, A: MapAccess<'de>>(values: &mut A, flag: &mut bool) -> Result<(), A::Error> {
