@@ -16,7 +16,13 @@ use crate::time::parse_ns;
 ///
 /// No endpoint at hand? `tracewheel demo` shows all of it in a minute, `tracewheel mock` is an endpoint.
 #[derive(Debug, Parser)]
-#[command(name = "tracewheel", version, verbatim_doc_comment, max_term_width = 110, arg_required_else_help = true)]
+#[command(
+    name = "tracewheel",
+    version,
+    verbatim_doc_comment,
+    max_term_width = 110,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -50,7 +56,7 @@ pub(crate) enum Command {
     /// Serve an LLM endpoint with queue, batching, prefix cache and rate limits.
     Mock(MockArgs),
     /// Replay a timeline against a target and record every token's arrival.
-    Replay(ReplayArgs),
+    Replay(Box<ReplayArgs>),
     /// Compare a run with what production recorded, or with another run.
     Compare(CompareArgs),
     /// Show the whole way in a minute: a production, its log, a naive bench, a replay, the verdict.

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::output::Output;
 
 fn main() -> ExitCode {
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Command::Ingest(args) => command::ingest::run(&args, &output),
         Command::Inspect(args) => command::inspect::run(&args, &output),
         Command::Mock(args) => command::mock::run(&args, &output),
-        Command::Replay(args) => command::replay::run(args, &output),
+        Command::Replay(args) => command::replay::run(*args, &output),
         Command::Compare(args) => command::compare::run(&args, &output),
         Command::Demo(args) => command::demo::run(&args, &output),
     };

@@ -41,9 +41,9 @@ impl Output {
     /// Output, when stdout cannot be written; a closed pipe is no error, the reader has seen enough.
     pub(crate) fn data(&self, text: &str) -> Result<(), Failure> {
         let mut out = anstream::AutoStream::new(std::io::stdout(), self.choice).lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| {
-            if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
-        });
+        let written = out
+            .write_all(text.as_bytes())
+            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             written => written.or_exit_with(Exit::Output, || "cannot write to stdout".to_owned()),

@@ -77,7 +77,9 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
         toml::Value::String(text) => text,
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
-        other => return Err(serde::de::Error::custom(format!("a number was expected, not {}", other.type_str()))),
+        other => {
+            return Err(serde::de::Error::custom(format!("a number was expected, not {}", other.type_str())));
+        }
     }))
 }
 
@@ -159,7 +161,10 @@ mod tests {
                     [window]\nfrom = \"5m\"\n[replay]\nspeed = 2.0\n";
         let flags = ReplayArgs { speed: Some("4".into()), ..ReplayArgs::default() };
         let args = completed(text, flags).unwrap();
-        assert_eq!((args.speed.as_deref(), args.seed, args.from), (Some("4"), Some(7), Some(300_000_000_000)));
+        assert_eq!(
+            (args.speed.as_deref(), args.seed, args.from),
+            (Some("4"), Some(7), Some(300_000_000_000))
+        );
         assert_eq!(args.target.as_deref(), Some("http://127.0.0.1:1"));
     }
 

@@ -25,15 +25,18 @@ pub(crate) fn api_key(variable: Option<&str>, file: Option<&Path>) -> Result<Opt
     };
     let key = text.trim();
     if key.is_empty() || key.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
-        return Err(Failure::usage(format!("{origin} holds no usable API key: one line of visible ASCII is needed")));
+        return Err(Failure::usage(format!(
+            "{origin} holds no usable API key: one line of visible ASCII is needed"
+        )));
     }
     Ok(Some(Secret::new(key)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the binary is the one place that reads the environment")]
 fn variable_value(name: &str) -> Result<String, Failure> {
-    std::env::var(name)
-        .map_err(|_| Failure::usage(format!("the environment variable {name} is not set: it should hold the API key")))
+    std::env::var(name).map_err(|_| {
+        Failure::usage(format!("the environment variable {name} is not set: it should hold the API key"))
+    })
 }
 
 /// The key that ids are hashed with: from `file`, else from the user's own key file, made when it is missing.

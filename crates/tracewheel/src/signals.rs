@@ -31,5 +31,6 @@ pub(crate) fn wait() -> Result<(), Failure> {
 }
 
 fn signals() -> Result<Signals, Failure> {
-    Signals::new([SIGINT, SIGTERM]).or_exit_with(Exit::Internal, || "cannot install signal handlers".to_owned())
+    Signals::new([SIGINT, SIGTERM])
+        .or_exit_with(Exit::Internal, || "cannot install signal handlers".to_owned())
 }

@@ -11,8 +11,8 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 fn allowed(page: &str) -> Graph {
     let rows: Vec<Vec<String>> = page
         .lines()
-        .filter(|line| line.starts_with("| ") && line.contains("| `tracewheel"))
         .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .filter(|row: &Vec<String>| row.len() == 4 && row[1].starts_with("`tracewheel"))
         .collect();
     let floor_of: BTreeMap<String, u32> = rows
         .iter()

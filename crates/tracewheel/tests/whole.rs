@@ -1,5 +1,11 @@
 //! Whole commands, as a person runs them, against the built-in endpoint and against servers that misbehave.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may fail at once, and its servers may sleep"
+)]
+
 #[path = "whole/commands.rs"]
 mod commands;
 #[path = "whole/demo.rs"]

@@ -39,7 +39,9 @@ pub(crate) fn compare(run: &Path, baseline: &Path, options: &CompareOptions) -> 
     };
     comparison.map_err(|error| {
         let exit = match &error {
-            AnalysisError::Option { .. } | AnalysisError::Empty { .. } | AnalysisError::NothingMatches { .. } => Exit::Usage,
+            AnalysisError::Option { .. }
+            | AnalysisError::Empty { .. }
+            | AnalysisError::NothingMatches { .. } => Exit::Usage,
             _ => Exit::Internal,
         };
         Failure::new(exit, error)

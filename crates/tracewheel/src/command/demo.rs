@@ -100,9 +100,15 @@ impl<'a> Stage<'a> {
 
     /// (a) and (b): real arrivals drive the endpoint, the gateway logs, the log becomes a timeline.
     fn production(&self) -> Result<PathBuf, Failure> {
-        self.say("1. Production. The public traces hold no latencies, so this one is made here, and honestly:");
-        self.say("   20 s of real Azure arrivals drive the built-in endpoint (queue, batching, cold prefix cache,");
-        self.say("   a rate limit that throttles bursts); its clients retry as the OpenAI SDK does; its gateway");
+        self.say(
+            "1. Production. The public traces hold no latencies, so this one is made here, and honestly:",
+        );
+        self.say(
+            "   20 s of real Azure arrivals drive the built-in endpoint (queue, batching, cold prefix cache,",
+        );
+        self.say(
+            "   a rate limit that throttles bursts); its clients retry as the OpenAI SDK does; its gateway",
+        );
         self.say("   writes an ordinary JSON log.");
         let traffic = self.folder.join("traffic.parquet");
         self.ingest(IngestArgs {
@@ -111,13 +117,17 @@ impl<'a> Stage<'a> {
         })?;
         let log = self.folder.join("gateway.jsonl");
         let mock = self.mock(MockConfig { gateway_log: Some(log), ..self.endpoint.clone() })?;
-        let clients =
-            ReplayArgs { output: Some(self.folder.join("production-clients")), ..self.replay_args(&traffic, &mock) };
+        let clients = ReplayArgs {
+            output: Some(self.folder.join("production-clients")),
+            ..self.replay_args(&traffic, &mock)
+        };
         self.replay_as(&clients)?;
         mock.shutdown().or_exit(Exit::Output)?;
         self.say("2. The log is ingested like anyone's:");
         let production = self.folder.join("production.parquet");
-        self.say(&format!("   tracewheel ingest gateway.jsonl --fold-retries --map {GATEWAY_MAP} -o production.parquet"));
+        self.say(&format!(
+            "   tracewheel ingest gateway.jsonl --fold-retries --map {GATEWAY_MAP} -o production.parquet"
+        ));
         self.ingest(IngestArgs {
             map: vec![GATEWAY_MAP.to_owned()],
             fold_retries: true,
@@ -141,7 +151,9 @@ impl<'a> Stage<'a> {
 
     /// (d): what tracewheel does.
     fn replay(&self, production: &Path, staging: &Mock) -> Result<RunReport, Failure> {
-        self.say("4. tracewheel replays the ingested timeline: recorded arrivals, retries inside the latency.");
+        self.say(
+            "4. tracewheel replays the ingested timeline: recorded arrivals, retries inside the latency.",
+        );
         self.replay_as(&self.replay_args(production, staging))
     }
 
@@ -166,7 +178,11 @@ impl<'a> Stage<'a> {
         if report.over_reject_limit {
             return Err(Failure::new(
                 Exit::Internal,
-                anyhow::anyhow!("{} rows of {} were rejected", report.rows_rejected, args.inputs[0].display()),
+                anyhow::anyhow!(
+                    "{} rows of {} were rejected",
+                    report.rows_rejected,
+                    args.inputs[0].display()
+                ),
             ));
         }
         Ok(())
@@ -223,7 +239,10 @@ fn empty(folder: &Path) -> Result<(), Failure> {
     let what = || format!("cannot prepare the folder {}", folder.display());
     let taken = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if taken && !folder.join(MARKER).exists() {
-        return Err(Failure::usage(format!("{} is not empty and not the demo's: give --out another", folder.display())));
+        return Err(Failure::usage(format!(
+            "{} is not empty and not the demo's: give --out another",
+            folder.display()
+        )));
     }
     if taken {
         fs::remove_dir_all(folder).or_exit_with(Exit::Output, what)?;

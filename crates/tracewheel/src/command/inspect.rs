@@ -14,7 +14,7 @@ pub(crate) fn run(args: &InspectArgs, output: &Output) -> Result<Exit, Failure> 
     if args.json {
         output.json(&stats)?;
     } else {
-        output.json(&stats)?;
+        output.data(&tracewheel_report::timeline_text(&stats, output.style()))?;
     }
     Ok(Exit::Done)
 }

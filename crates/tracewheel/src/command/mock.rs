@@ -26,8 +26,9 @@ fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
     let mut config = match &args.config {
         None => MockConfig::default(),
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .or_exit_with(Exit::Usage, || format!("cannot read the mock's configuration {}", path.display()))?;
+            let text = std::fs::read_to_string(path).or_exit_with(Exit::Usage, || {
+                format!("cannot read the mock's configuration {}", path.display())
+            })?;
             toml::from_str(&text)
                 .or_exit_with(Exit::Usage, || format!("in the mock's configuration {}", path.display()))?
         }

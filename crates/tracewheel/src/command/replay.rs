@@ -38,10 +38,9 @@ pub(crate) fn replay(
     stop: &StopSignal,
     output: &Output,
 ) -> Result<RunReport, Failure> {
-    let timeline_path = args
-        .timeline
-        .clone()
-        .ok_or_else(|| Failure::usage("no timeline: name one, as in `tracewheel replay yesterday.parquet`"))?;
+    let timeline_path = args.timeline.clone().ok_or_else(|| {
+        Failure::usage("no timeline: name one, as in `tracewheel replay yesterday.parquet`")
+    })?;
     let runs = args.output.clone().unwrap_or_else(|| PathBuf::from("runs"));
     let config = config(args, &timeline_path, scenario_text)?;
     let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
@@ -82,9 +81,15 @@ fn failure(error: ReplayError) -> Failure {
     Failure::new(exit, error)
 }
 
-fn config(args: &ReplayArgs, timeline: &Path, scenario_text: Option<String>) -> Result<ReplayConfig, Failure> {
+fn config(
+    args: &ReplayArgs,
+    timeline: &Path,
+    scenario_text: Option<String>,
+) -> Result<ReplayConfig, Failure> {
     let missing = |flag: &str, example: &str| {
-        Failure::usage(format!("no {flag}: give --{flag}, as in `--{flag} {example}`, or set it in the scenario"))
+        Failure::usage(format!(
+            "no {flag}: give --{flag}, as in `--{flag} {example}`, or set it in the scenario"
+        ))
     };
     let mut config = ReplayConfig {
         target: args.target.clone().ok_or_else(|| missing("target", "http://127.0.0.1:8000"))?,
@@ -128,7 +133,8 @@ fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
         (None, None) => None,
         (from, to) => Some(Window { from_ns: from.unwrap_or(0), to_ns: to }),
     };
-    let speed = args.speed.as_deref().unwrap_or("1").parse().or_exit_with(Exit::Usage, || "--speed".to_owned())?;
+    let speed =
+        args.speed.as_deref().unwrap_or("1").parse().or_exit_with(Exit::Usage, || "--speed".to_owned())?;
     Ok(PlanOptions {
         window,
         speed,
@@ -149,7 +155,9 @@ fn unknown_tokens(rule: Option<&str>) -> Result<UnknownTokens, Failure> {
         None | Some("refuse") => Ok(UnknownTokens::Refuse),
         Some("skip") => Ok(UnknownTokens::Skip),
         Some(text) => fill(text).ok_or_else(|| {
-            Failure::usage(format!("--unknown-tokens `{text}` is no rule: write refuse, skip or fill:IN,OUT, as in fill:512,128"))
+            Failure::usage(format!(
+                "--unknown-tokens `{text}` is no rule: write refuse, skip or fill:IN,OUT, as in fill:512,128"
+            ))
         }),
     }
 }
@@ -162,9 +170,16 @@ mod tests {
     fn the_rule_for_unknown_tokens_is_read_or_refused_with_the_choices() {
         assert_eq!(unknown_tokens(None).ok(), Some(UnknownTokens::Refuse));
         assert_eq!(unknown_tokens(Some("skip")).ok(), Some(UnknownTokens::Skip));
-        assert_eq!(unknown_tokens(Some("fill:512,128")).ok(), Some(UnknownTokens::Fill { input: 512, output: 128 }));
+        assert_eq!(
+            unknown_tokens(Some("fill:512,128")).ok(),
+            Some(UnknownTokens::Fill { input: 512, output: 128 })
+        );
         for wrong in ["fill:", "fill:1", "fill:a,b", "guess"] {
-            assert_eq!(unknown_tokens(Some(wrong)).err().map(|failure| failure.exit), Some(Exit::Usage), "{wrong}");
+            assert_eq!(
+                unknown_tokens(Some(wrong)).err().map(|failure| failure.exit),
+                Some(Exit::Usage),
+                "{wrong}"
+            );
         }
     }
 }

@@ -28,7 +28,8 @@ fn read_head(stream: &mut TcpStream) {
 }
 
 fn replay(place: &Place, code: i32, target: &str, more: &[&str]) -> Value {
-    let base = ["replay", "t.parquet", "--target", target, "--protocol", "openai-chat", "--model", "m", "--json"];
+    let base =
+        ["replay", "t.parquet", "--target", target, "--protocol", "openai-chat", "--model", "m", "--json"];
     let report = place.json(code, &[&base[..], more].concat());
     let counts = &report["counts"];
     let sum: u64 = ["ok", "failed", "cancelled", "interrupted", "unsent"]
@@ -36,8 +37,8 @@ fn replay(place: &Place, code: i32, target: &str, more: &[&str]) -> Value {
         .map(|status| counts[status].as_u64().unwrap())
         .sum();
     assert_eq!(counts["planned"].as_u64(), Some(sum));
-    let run = Run::open(place.path(report["run_dir"].as_str().unwrap())).unwrap();
-    let requests: Vec<_> = run.requests().map(|request| request.unwrap()).collect();
+    let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
+    let requests: Vec<_> = run.requests().unwrap().map(|request| request.unwrap()).collect();
     assert_eq!(requests.len() as u64, sum);
     for request in &requests {
         assert_eq!(request.reason.is_none(), request.status.as_str() == "ok", "{request:?}");
@@ -100,7 +101,10 @@ fn a_target_that_hangs_is_given_up_after_the_time_out() {
     });
     let report = replay(&place, 30, &hanging, &["--timeout", "500ms"]);
     assert_eq!(report["counts"]["failed"], 2);
-    assert!(report["reasons"].as_object().unwrap().keys().all(|reason| reason.contains("timeout")), "{report}");
+    assert!(
+        report["reasons"].as_object().unwrap().keys().all(|reason| reason.contains("timeout")),
+        "{report}"
+    );
 }
 
 #[test]
@@ -112,16 +116,21 @@ fn throttled_requests_wait_as_told_and_count_as_one_request_with_all_of_the_wait
     let report = replay(&place, 0, &mock.url, &["--retry", "openai-sdk", "--speed", "2"]);
     mock.stop();
     assert!(report["retries"].as_u64().unwrap() > 0, "{report}");
-    let run = Run::open(place.path(report["run_dir"].as_str().unwrap())).unwrap();
-    let attempts: Vec<_> = run.attempts().map(|attempt| attempt.unwrap()).collect();
-    for request in run.requests().map(|request| request.unwrap()).filter(|request| request.attempts > 1) {
+    let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
+    let attempts: Vec<_> = run.attempts().unwrap().map(|attempt| attempt.unwrap()).collect();
+    for request in
+        run.requests().unwrap().map(|request| request.unwrap()).filter(|request| request.attempts > 1)
+    {
         let own: Vec<_> = attempts.iter().filter(|attempt| attempt.row == request.row).collect();
         assert_eq!(own.len(), usize::from(request.attempts));
         assert_eq!(own[0].http_status, Some(429));
         assert_eq!(own[0].due_ns, request.due_ns);
         let waited: i64 = own.windows(2).map(|pair| pair[1].due_ns - pair[0].end_ns.unwrap()).sum();
         assert_eq!(waited, request.backoff_ns);
-        assert!(own.windows(2).all(|pair| pair[1].due_ns - pair[0].end_ns.unwrap() >= pair[0].retry_after_ns.unwrap()));
+        assert!(
+            own.windows(2)
+                .all(|pair| pair[1].due_ns - pair[0].end_ns.unwrap() >= pair[0].retry_after_ns.unwrap())
+        );
         assert!(request.first_output_ns.is_none_or(|first| first - request.due_ns > request.backoff_ns));
     }
 }

@@ -61,14 +61,20 @@ impl Place {
     pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
         let output = self.run(args);
         let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}\nstdout: {}\nstderr: {err}", text(&output.stdout));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}\nstdout: {}\nstderr: {err}",
+            text(&output.stdout)
+        );
         err
     }
 
     /// Starts a mock endpoint with this configuration.
     pub(crate) fn mock(&self, config: &str) -> MockProcess {
         self.write("mock.toml", config);
-        let args = ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml", "--witness-log", "witness.jsonl"];
+        let args =
+            ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml", "--witness-log", "witness.jsonl"];
         let mut child = self.command(&args).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -116,4 +122,5 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// An endpoint so quick that tests are short: 2 ms a step, 2 µs a prompt token.
-pub(crate) const QUICK: &str = "[engine]\nstep_base_us = 2000\ndecode_us_per_sequence = 10\nprefill_us_per_token = 2\n";
+pub(crate) const QUICK: &str =
+    "[engine]\nstep_base_us = 2000\ndecode_us_per_sequence = 10\nprefill_us_per_token = 2\n";

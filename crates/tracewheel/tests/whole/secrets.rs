@@ -13,9 +13,9 @@ const KEY: &str = "sk-test-3f9c1d7e5b2a4860";
 /// Every string in every column of a run, as text.
 fn decoded(run: &Path) -> String {
     let run = Run::open(run).unwrap();
-    let requests = run.requests().map(|row| format!("{:?}\n", row.unwrap()));
-    let attempts = run.attempts().map(|row| format!("{:?}\n", row.unwrap()));
-    let health = run.health().map(|row| format!("{:?}\n", row.unwrap()));
+    let requests = run.requests().unwrap().map(|row| format!("{:?}\n", row.unwrap()));
+    let attempts = run.attempts().unwrap().map(|row| format!("{:?}\n", row.unwrap()));
+    let health = run.health().unwrap().map(|row| format!("{:?}\n", row.unwrap()));
     requests.chain(attempts).chain(health).collect()
 }
 
@@ -42,10 +42,12 @@ fn neither_the_key_nor_a_prompt_nor_an_answer_is_in_anything_that_a_replay_leave
     let place = Place::new();
     place.small_timeline(8);
     place.write("key", KEY);
-    let limits = "[limits]\nrequests_per_minute = 60\nrequest_burst = 2\n[http]\nrequire_authorization = true\n";
+    let limits =
+        "[limits]\nrequests_per_minute = 60\nrequest_burst = 2\n[http]\nrequire_authorization = true\n";
     let mock = place.mock(&format!("{QUICK}{limits}"));
     let url = mock.url.replace("http://", "http://user:pass-7d1f@");
-    let base = ["--log", "trace", "replay", "t.parquet", "--protocol", "openai-chat", "--model", "m", "--json"];
+    let base =
+        ["--log", "trace", "replay", "t.parquet", "--protocol", "openai-chat", "--model", "m", "--json"];
     let with_userinfo = place.run(&[&base[..], &["--api-key-file", "key", "--target", &url]].concat());
     let plain = place.run(&[&base[..], &["--api-key-file", "key", "--target", &mock.url]].concat());
     mock.stop();
@@ -63,13 +65,19 @@ fn neither_the_key_nor_a_prompt_nor_an_answer_is_in_anything_that_a_replay_leave
     assert!(!all.contains(KEY), "the API key is in an output");
     assert!(!all.contains("pass-7d1f"), "the target's password is in an output");
     assert!(!holds_prose(&all), "prompt or answer text is in an output");
-    assert!(holds_prose(&format!("x {} {} {} {}", WORDS[0], WORDS[5], WORDS[9], WORDS[2])), "the search finds nothing");
+    assert!(
+        holds_prose(&format!("x {} {} {} {}", WORDS[0], WORDS[5], WORDS[9], WORDS[2])),
+        "the search finds nothing"
+    );
 }
 
 #[test]
 fn ids_of_a_log_leave_an_import_only_as_keyed_hashes() {
     let place = Place::new();
-    place.write("log.csv", "ts,in,out,who,conv\n2026-01-01T00:00:00Z,10,5,alice@example.org,conversation-77\n");
+    place.write(
+        "log.csv",
+        "ts,in,out,who,conv\n2026-01-01T00:00:00Z,10,5,alice@example.org,conversation-77\n",
+    );
     let map = "arrival=ts,input_tokens=in,output_tokens=out,user=who,session=conv";
     let told = place.expect(0, &["ingest", "log.csv", "-o", "t.parquet", "--map", map]);
     place.expect(0, &["ingest", "log.csv", "-o", "u.parquet", "--map", map, "--key-file", "other"]);

@@ -27,14 +27,15 @@ fn arrivals_first_tokens_and_gaps_of_a_run_are_those_that_the_endpoint_saw() {
     let place = Place::new();
     place.small_timeline(40);
     let mock = place.mock(QUICK);
-    let args = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
+    let args =
+        ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
     let report = place.json(0, &args);
     mock.stop();
     let seen = witness(&place);
-    let run = Run::open(place.path(report["run_dir"].as_str().unwrap())).unwrap();
+    let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
     let (mut ttft_error, mut gap_error) = (Vec::new(), Vec::new());
     let mut attempts = 0;
-    for attempt in run.attempts() {
+    for attempt in run.attempts().unwrap() {
         let attempt = attempt.unwrap();
         let log = &seen[attempt.request_id.as_deref().expect("the endpoint echoes the id")];
         let times: Vec<i64> =
@@ -49,10 +50,13 @@ fn arrivals_first_tokens_and_gaps_of_a_run_are_those_that_the_endpoint_saw() {
             })
             .collect();
         assert_eq!(outputs.len(), times.len(), "every token of the endpoint is an event of the run");
-        let arrival = log["arrival_kernel_mono_ns"].as_i64().or(log["arrival_user_mono_ns"].as_i64()).unwrap();
+        let arrival =
+            log["arrival_kernel_mono_ns"].as_i64().or(log["arrival_user_mono_ns"].as_i64()).unwrap();
         let ttft = outputs[0] - attempt.last_write_ns.unwrap();
         ttft_error.push((ttft - (times[0] - arrival)).abs());
-        gap_error.extend(outputs.windows(2).zip(times.windows(2)).map(|(a, b)| ((a[1] - a[0]) - (b[1] - b[0])).abs()));
+        gap_error.extend(
+            outputs.windows(2).zip(times.windows(2)).map(|(a, b)| ((a[1] - a[0]) - (b[1] - b[0])).abs()),
+        );
         attempts += 1;
     }
     assert_eq!(attempts, 40);
@@ -66,17 +70,27 @@ fn no_request_reaches_the_endpoint_before_it_is_due_and_the_order_is_kept() {
     let place = Place::new();
     place.small_timeline(30);
     let mock = place.mock(QUICK);
-    let args = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-completions", "--model", "m", "--json"];
+    let args = [
+        "replay",
+        "t.parquet",
+        "--target",
+        &mock.url,
+        "--protocol",
+        "openai-completions",
+        "--model",
+        "m",
+        "--json",
+    ];
     let report = place.json(0, &args);
     mock.stop();
-    let run = Run::open(place.path(report["run_dir"].as_str().unwrap())).unwrap();
+    let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
     let mut last = i64::MIN;
-    for request in run.requests() {
+    for request in run.requests().unwrap() {
         let request = request.unwrap();
         assert_eq!(request.due_ns, request.planned_ns);
         last = last.max(request.planned_ns);
     }
-    for attempt in run.attempts() {
+    for attempt in run.attempts().unwrap() {
         let attempt = attempt.unwrap();
         assert!(attempt.first_write_ns.unwrap() >= attempt.due_ns);
         assert!(attempt.released_ns.unwrap() >= attempt.due_ns);

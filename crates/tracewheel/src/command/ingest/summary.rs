@@ -21,7 +21,11 @@ fn write_all(out: &mut String, report: &IngestReport, timeline: &Path) -> std::f
     writeln!(out, "{}: {} rows kept of {} read", timeline.display(), report.rows_kept, report.rows_read)?;
     for file in &report.files {
         let how = if file.format_found { "found from the content" } else { "as told" };
-        writeln!(out, "  {:<10} {} rows from {} ({}, {how})", "file", file.rows_kept, file.file, file.format)?;
+        writeln!(
+            out,
+            "  {:<10} {} rows from {} ({}, {how})",
+            "file", file.rows_kept, file.file, file.format
+        )?;
     }
     writeln!(out, "  {:<10} {:.3} s{}", "span", report.span_ns as f64 / 1e9, since(report))?;
     let precision = &report.precision;
@@ -42,7 +46,12 @@ fn write_all(out: &mut String, report: &IngestReport, timeline: &Path) -> std::f
     ];
     let known: Vec<String> =
         known.iter().filter(|(_, rows)| *rows > 0).map(|(what, rows)| format!("{what} {rows}")).collect();
-    writeln!(out, "  {:<10} {}", "known", if known.is_empty() { "nothing".into() } else { known.join(", ") })?;
+    writeln!(
+        out,
+        "  {:<10} {}",
+        "known",
+        if known.is_empty() { "nothing".into() } else { known.join(", ") }
+    )?;
     write_retries(out, report)?;
     write_rejects(out, report)?;
     for (what, count) in &report.dropped_values {
