@@ -67,3 +67,32 @@ pub enum ReplayError {
         problem: String,
     },
 }
+
+/// Whose the remedy of a [`ReplayError`] is; an exit code follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// An option or the target's address is wrong: nothing was sent.
+    Usage,
+    /// The target's name has no address: nothing was sent.
+    Target,
+    /// The run can't be written, or not fast enough.
+    Output,
+    /// The timeline behind the plan can't be read, or tracewheel has a defect.
+    Internal,
+}
+
+impl ReplayError {
+    /// Whose the remedy is.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            ReplayError::Target { source: EndpointError::Resolve { .. } } => ErrorClass::Target,
+            ReplayError::Config { .. } | ReplayError::Target { .. } => ErrorClass::Usage,
+            ReplayError::RecorderBehind { .. } => ErrorClass::Output,
+            ReplayError::Record { source } if source.is_output_failure() => ErrorClass::Output,
+            ReplayError::Record { .. }
+            | ReplayError::Plan { .. }
+            | ReplayError::Start { .. }
+            | ReplayError::Internal { .. } => ErrorClass::Internal,
+        }
+    }
+}

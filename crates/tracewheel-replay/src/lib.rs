@@ -20,7 +20,7 @@ mod survey;
 mod worker;
 
 pub use config::{LookAhead, RecorderQueue, ReplayConfig, Secret};
-pub use error::ReplayError;
+pub use error::{ErrorClass, ReplayError};
 pub use event::{ReplayEvent, Started, Tick};
 pub use report::{Counts, Quantiles, RunReport};
 pub use retry::{LongerDelay, RetryPolicy, StatusRange};
