@@ -1,4 +1,4 @@
-//! Writes a timeline, a run of it and the comparison of the two into a directory, for `scripts/check_compare.py`:
+//! Writes a timeline, a run of it, the comparison of the two and the run's inspection into a directory, for `scripts/check_compare.py`:
 //! everything that a comparison has to get right occurs (retries, failures, mixed kinds of TTFT, unknown values, answers
 //! that are not streamed, events that share a read, missing kernel stamps), drawn from a seed.
 //!
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use fixture::{MS, attempt, manifest, produced, refused, rejected, request, run, timeline, unsent};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tracewheel_analysis::{Baseline, CompareOptions, compare};
+use tracewheel_analysis::{Baseline, CompareOptions, compare, inspect_run};
 use tracewheel_record::{AttemptRecord, RequestRecord};
 use tracewheel_timeline::RequestRow;
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Phase, Reason, RequestStatus, Source, TtftKind};
@@ -37,6 +37,8 @@ fn main() {
     let r = run(&dir, manifest(&t), &exchanges);
     let comparison = compare(&r, Baseline::Timeline(&t), &CompareOptions::default()).unwrap();
     std::fs::write(dir.join("compare.json"), serde_json::to_string_pretty(&comparison).unwrap()).unwrap();
+    let inspection = inspect_run(&r).unwrap();
+    std::fs::write(dir.join("inspect.json"), serde_json::to_string_pretty(&inspection).unwrap()).unwrap();
     println!("{} {}", r.dir().display(), t.path().display());
 }
 

@@ -126,6 +126,7 @@ pub(crate) fn compare_all(
     let success = Population::Success;
     let other = baseline.as_ref();
     rows.push(row(Metric::Gap, success, None, &replay.gap, other.map(|b| &b.gap), rules, alignment));
+    let other = other.filter(|_| alignment.baseline_knows(Metric::Itl));
     rows.push(row(Metric::Itl, success, None, &replay.itl, other.map(|b| &b.itl), rules, alignment));
     let replay = replay_sample(alignment, Metric::Tpot, success, rules.level);
     let baseline = baseline_sample(alignment, Metric::Tpot, success, rules.level);

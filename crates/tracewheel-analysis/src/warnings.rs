@@ -222,7 +222,10 @@ pub(crate) fn missing(context: &Context<'_>) -> Vec<Missing> {
             (true, Metric::Ttft) => "the log has no time to first token: ingest one that records it",
             (true, Metric::Ttfv) => "no log tells which output was visible; compare with another run",
             (true, Metric::E2e) => "the log has no duration: ingest one that records it",
-            (true, Metric::Gap | Metric::Itl) => "the log has no times of single events",
+            (true, Metric::Gap) => "the log has no times of single events",
+            (true, Metric::Itl) => {
+                "no log tells how many tokens each event carried; compare with another run"
+            }
             (true, Metric::Tpot) => {
                 "it needs event times, or output tokens, a duration and a TTFT of a token or chunk"
             }

@@ -4,17 +4,18 @@
 //! is whether colours are wanted ([`Style`]). JSON is the analysis itself ([`json`]).
 
 pub mod style;
-pub mod units;
 
 mod compare;
 mod demo;
 mod inspect;
+mod side;
 mod summary;
 mod table;
+mod units;
 
 pub use compare::comparison_text;
 pub use demo::demo_text;
-pub use inspect::run_text;
+pub use inspect::{run_text, timeline_text};
 pub use style::Style;
 pub use summary::summary_text;
 

@@ -1,5 +1,7 @@
 //! How text is to look.
 
+use tracewheel_analysis::metric::Verdict;
+
 /// How text is to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
@@ -13,5 +15,65 @@ impl Default for Style {
     /// No colours, 100 columns.
     fn default() -> Self {
         Self { color: false, width: 100 }
+    }
+}
+
+impl Style {
+    /// Text that stands out.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint(text, "1")
+    }
+
+    /// Text of a warning.
+    pub(crate) fn warning(self, text: &str) -> String {
+        self.paint(text, "33")
+    }
+
+    /// A verdict in its colour.
+    pub(crate) fn verdict(self, verdict: Verdict) -> String {
+        self.paint(verdict.as_str(), code(verdict))
+    }
+
+    /// A finished table with the verdicts at the ends of its lines in their colours. Painting comes after the layout, so
+    /// that no escape sequence is counted as width.
+    pub(crate) fn paint_verdicts(self, table: &str) -> String {
+        if !self.color {
+            return table.to_owned();
+        }
+        let verdicts = [Verdict::Agree, Verdict::Faster, Verdict::Slower, Verdict::CannotTell];
+        let line = |line: &str| {
+            let found = verdicts.into_iter().find_map(|v| Some((v, line.strip_suffix(v.as_str())?)));
+            match found {
+                Some((verdict, rest)) => format!("{rest}{}\n", self.verdict(verdict)),
+                None => format!("{line}\n"),
+            }
+        };
+        table.lines().map(line).collect()
+    }
+
+    fn paint(self, text: &str, code: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+fn code(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Agree => "32",
+        Verdict::Faster => "36",
+        Verdict::Slower => "31",
+        Verdict::CannotTell => "33",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_painted_only_when_colours_are_wanted() {
+        let table = "a  agree\nb  cannot tell\nagree  c\n";
+        assert_eq!(Style::default().paint_verdicts(table), table);
+        let painted = Style { color: true, width: 100 }.paint_verdicts(table);
+        assert_eq!(painted, "a  \u{1b}[32magree\u{1b}[0m\nb  \u{1b}[33mcannot tell\u{1b}[0m\nagree  c\n");
     }
 }

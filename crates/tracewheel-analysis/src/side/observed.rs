@@ -59,8 +59,10 @@ pub(crate) struct Observed {
     pub(crate) token_source: Option<TokenSource>,
     /// Production only.
     pub(crate) http_status: Option<u16>,
-    /// Gaps of the stream, and the tokens that they are spread over.
+    /// Gaps of the stream.
     pub(crate) gaps: u32,
+    /// Whether the gaps are spread over tokens: a log's events do not say how many they carried.
+    pub(crate) spread: bool,
     pub(crate) input_tokens: Option<u32>,
     pub(crate) cached_tokens: Option<u32>,
     pub(crate) output_tokens: Option<u32>,
@@ -133,7 +135,8 @@ impl Observed {
     /// Whether the metric is known for this (successful) request.
     pub(crate) fn knows(&self, metric: Metric) -> bool {
         match metric {
-            Metric::Gap | Metric::Itl => self.is_ok() && self.gaps > 0,
+            Metric::Gap => self.is_ok() && self.gaps > 0,
+            Metric::Itl => self.is_ok() && self.gaps > 0 && self.spread,
             _ => self.is_ok() && self.latency(metric, Population::Success, FirstStamp::Output).is_some(),
         }
     }

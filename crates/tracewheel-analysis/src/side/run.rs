@@ -222,6 +222,7 @@ impl AttemptTable {
             return;
         }
         request.last_ns = self.stream.last_ns();
+        request.spread = true;
         request.gaps = self.stream.len().saturating_sub(1) as u32;
         self.tally.add(&self.stream);
         if let (Some(last), Some(end)) = (request.last_ns, body_end) {

@@ -157,6 +157,9 @@ fn gaps_are_compared_where_production_recorded_its_events() {
     assert_eq!(medians(&c, Metric::Gap, Population::Success), (Some(20.0), Some(10.0)));
     assert_eq!(sizes(c.metric(Metric::Gap, Population::Success).unwrap()), (1, Some(2)));
     assert_eq!(c.baseline.stamps.logged, 3);
+    // How many tokens each of production's events carried is not known: no ITL.
+    assert_eq!(c.metric(Metric::Itl, Population::Success).unwrap().baseline, None);
+    assert!(c.missing.iter().any(|m| m.what == "itl"));
     // (90 − 50) / 3 tokens after the first for row 0, (80 − 50) / 3 to the last byte for row 1.
     let tpot = c.metric(Metric::Tpot, Population::Success).unwrap();
     assert_eq!(tpot.percentile(Percentile::P99).unwrap().baseline.unwrap().value_ns, Some(40 * MS / 3));
