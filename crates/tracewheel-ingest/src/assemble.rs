@@ -85,7 +85,7 @@ impl Assembler {
     }
 
     /// Completes the row that would stand at `position`; `None` where it repeats an earlier record.
-    pub(crate) fn place(&mut self, mut entry: Entry, position: u64) -> Option<RequestRow> {
+    pub(crate) fn place(&mut self, mut entry: Box<Entry>, position: u64) -> Option<Box<Entry>> {
         let rules = self.rules.get(entry.file as usize).copied().unwrap_or_default();
         self.parts_over_total += u64::from(include_parts(&mut entry.row, rules));
         let retry = match self.relate(&entry) {
@@ -101,7 +101,7 @@ impl Assembler {
             None => self.next_turn(&mut entry),
         }
         self.remember(&entry, position, retry.is_some());
-        Some(entry.row)
+        Some(entry)
     }
 
     fn relate(&mut self, entry: &Entry) -> Relation {
@@ -262,7 +262,7 @@ mod tests {
     fn place(assembler: &mut Assembler, entries: Vec<Entry>) -> Vec<RequestRow> {
         let mut rows: Vec<RequestRow> = Vec::new();
         for entry in entries {
-            rows.extend(assembler.place(entry, rows.len() as u64));
+            rows.extend(assembler.place(Box::new(entry), rows.len() as u64).map(|entry| entry.row));
         }
         rows
     }

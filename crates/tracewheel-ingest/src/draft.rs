@@ -62,11 +62,11 @@ impl Draft {
 
     /// Derives what follows from the cells; `Err` where nothing says when the request started.
     pub(crate) fn settle(
-        mut self,
+        mut self: Box<Self>,
         file: u32,
         block_tokens: Option<u32>,
         tally: &mut Tally,
-    ) -> Result<Entry, RejectReason> {
+    ) -> Result<Box<Entry>, RejectReason> {
         let arrival_ns = self.settle_arrival(tally)?;
         self.settle_durations(tally);
         self.settle_outcome();
@@ -81,8 +81,8 @@ impl Draft {
             self.row.params = Some(tally.words.share(&params.to_string()));
         }
         self.row.source_offset = self.place.offset;
-        let Self { row, place, attempt, .. } = self;
-        Ok(Entry { row, arrival_ns, line: place.line, file, attempt })
+        let Self { row, place, attempt, .. } = *self;
+        Ok(Box::new(Entry { row, arrival_ns, line: place.line, file, attempt }))
     }
 
     fn settle_arrival(&mut self, tally: &mut Tally) -> Result<i64, RejectReason> {
@@ -219,12 +219,12 @@ mod tests {
 
     #[test]
     fn the_start_is_derived_where_only_the_end_is_known() {
-        let draft = Draft { end: stamp(5_000, 10), e2e: stamp(2_000, 1_000), ..Draft::default() };
+        let draft = Box::new(Draft { end: stamp(5_000, 10), e2e: stamp(2_000, 1_000), ..Draft::default() });
         let entry = draft.settle(0, None, &mut Tally::default()).unwrap();
         assert_eq!(entry.row.arrival_unix_ns, Some(3_000));
         assert_eq!(entry.row.arrival_precision_ns, 1_000);
         assert_eq!(entry.row.arrival_source, ArrivalSource::DerivedFromEnd);
-        let draft = Draft { end: stamp(5_000, 10), ..Draft::default() };
+        let draft = Box::new(Draft { end: stamp(5_000, 10), ..Draft::default() });
         assert_eq!(draft.settle(0, None, &mut Tally::default()).unwrap_err(), RejectReason::NoArrival);
     }
 
@@ -232,7 +232,7 @@ mod tests {
     fn a_senseless_duration_is_left_out_and_counted_and_the_row_stays() {
         for e2e in [0, -5, LONGEST_NS + 1] {
             let mut tally = Tally::default();
-            let draft = Draft { arrival: stamp(5, 1), e2e: stamp(e2e, 1), ..Draft::default() };
+            let draft = Box::new(Draft { arrival: stamp(5, 1), e2e: stamp(e2e, 1), ..Draft::default() });
             assert_eq!(draft.settle(0, None, &mut tally).unwrap().row.prod_e2e_ns, None);
             assert_eq!(tally.dropped_values.values().sum::<u64>(), 1);
         }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_first_output_after_the_end_is_left_out() {
         let mut tally = Tally::default();
-        let mut draft = Draft { arrival: stamp(5, 1), e2e: stamp(10, 1), ..Draft::default() };
+        let mut draft = Box::new(Draft { arrival: stamp(5, 1), e2e: stamp(10, 1), ..Draft::default() });
         draft.row.prod_ttft_ns = Some(11);
         assert_eq!(draft.settle(0, None, &mut tally).unwrap().row.prod_ttft_ns, None);
         assert_eq!(tally.dropped_values.len(), 1);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_status_that_says_the_client_left_is_read_as_such() {
-        let mut draft = Draft { arrival: stamp(5, 1), e2e: stamp(10, 1), ..Draft::default() };
+        let mut draft = Box::new(Draft { arrival: stamp(5, 1), e2e: stamp(10, 1), ..Draft::default() });
         draft.row.prod_status = Some(0);
         let row = draft.settle(0, None, &mut Tally::default()).unwrap().row;
         assert_eq!((row.prod_status, row.client_gone, row.cancel_after_ns), (None, Some(true), Some(10)));

@@ -88,7 +88,7 @@ impl Import<'_> {
                 Ok(mut entry) => {
                     counted.keep(entry.arrival_ns);
                     entry.row.source_file = Arc::clone(&label);
-                    self.sorter.push(*entry)?;
+                    self.sorter.push(entry)?;
                 }
                 Err((reason, column)) => {
                     counted.rejected += 1;
@@ -146,9 +146,9 @@ impl Import<'_> {
             let entry = entry?;
             let (file, place) = (entry.file, Place { line: entry.line, offset: entry.row.source_offset });
             match assembler.place(entry, position) {
-                Some(row) => {
-                    position = writer.push(&row).map_err(write_error(out))? + 1;
-                    survey.take(&row, &mut self.report);
+                Some(entry) => {
+                    position = writer.push(&entry.row).map_err(write_error(out))? + 1;
+                    survey.take(&entry.row, &mut self.report);
                 }
                 None => self.reject_duplicate(file as usize, place),
             }
@@ -218,7 +218,7 @@ fn next_entry(
         Step::Row(draft) => {
             let place = draft.place;
             let settled = draft.settle(file, reading.block_tokens, &mut reading.tally);
-            Some((place, settled.map(Box::new).map_err(|reason| (reason, None))))
+            Some((place, settled.map_err(|reason| (reason, None))))
         }
     })
 }
