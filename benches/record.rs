@@ -1,5 +1,6 @@
 //! How many attempts one recorder thread takes: released, recorded with their reads and events, closed with their
 //! request, flushed to the journal and rolled into parts. The floor is 20,000 attempts of 16 events a second.
+#![allow(missing_docs)]
 
 use std::hint::black_box;
 use std::path::Path;

@@ -214,7 +214,11 @@ impl RunWriter {
     /// As [`flush`](Self::flush).
     pub fn request(&mut self, record: &RequestRecord) -> Result<()> {
         self.guarded(|writer| {
-            writer.requests.push(record)?;
+            if writer.requests.push_only(record) {
+                // A request that is on disk has its attempts there as well.
+                writer.attempts.flush(false)?;
+                writer.requests.flush(false)?;
+            }
             writer.tally.add(record.phase, record.status, record.reason);
             writer.releases.ended(record.row, record.copy);
             Ok(())
@@ -251,7 +255,7 @@ impl RunWriter {
     pub fn flush(&mut self) -> Result<()> {
         self.guarded(|writer| {
             let sync = writer.sync_each_flush;
-            // In this order a request that is on disk has its release and its attempts there as well.
+            // In this order, for the same reason.
             writer.releases.flush(sync)?;
             writer.attempts.flush(sync)?;
             writer.requests.flush(sync)?;

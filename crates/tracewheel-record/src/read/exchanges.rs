@@ -6,23 +6,25 @@ use super::Rows;
 use crate::error::Result;
 use crate::rows::{AttemptRecord, RequestRecord};
 
-/// Attempts that wait for their request at most. A writer records a request's attempts before the request, so that
-/// no more wait than are in flight; a run that breaks this rule is read with requests lacking attempts.
-const WAITING: usize = 1 << 20;
+/// Bytes of attempts that wait for their request at most, roughly. A writer records a request's attempts before the
+/// request, so that no more wait than are in flight; where attempts were lost, requests come without them instead of
+/// the whole run being held in memory.
+const WAITING_BYTES: usize = 256 << 20;
 
-/// A streaming iterator over requests, each with its attempts in order.
+/// A streaming iterator over requests, each with its attempts in order. It ends after its first error.
 #[derive(Debug)]
 pub struct Exchanges {
     requests: Rows<RequestRecord>,
     attempts: Rows<AttemptRecord>,
     /// Attempts read ahead, by `(row, copy)`.
     waiting: HashMap<(u64, u32), Vec<AttemptRecord>>,
-    count: usize,
+    waiting_bytes: usize,
+    ended: bool,
 }
 
 impl Exchanges {
     pub(crate) fn new(requests: Rows<RequestRecord>, attempts: Rows<AttemptRecord>) -> Self {
-        Self { requests, attempts, waiting: HashMap::new(), count: 0 }
+        Self { requests, attempts, waiting: HashMap::new(), waiting_bytes: 0, ended: false }
     }
 
     /// The attempts of a request, read ahead until all are there.
@@ -30,14 +32,14 @@ impl Exchanges {
         let key = (request.row, request.copy);
         let wanted = usize::from(request.attempts);
         let mut found = self.waiting.remove(&key).unwrap_or_default();
-        self.count -= found.len();
-        while found.len() < wanted && self.count < WAITING {
+        self.waiting_bytes -= found.iter().map(size).sum::<usize>();
+        while found.len() < wanted && self.waiting_bytes < WAITING_BYTES {
             let Some(attempt) = self.attempts.next().transpose()? else { break };
             if (attempt.row, attempt.copy) == key {
                 found.push(attempt);
             } else {
+                self.waiting_bytes += size(&attempt);
                 self.waiting.entry((attempt.row, attempt.copy)).or_default().push(attempt);
-                self.count += 1;
             }
         }
         found.sort_by_key(|attempt| attempt.attempt);
@@ -49,10 +51,19 @@ impl Iterator for Exchanges {
     type Item = Result<(RequestRecord, Vec<AttemptRecord>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let request = match self.requests.next()? {
-            Ok(request) => request,
-            Err(error) => return Some(Err(error)),
-        };
-        Some(self.attempts_of(&request).map(|attempts| (request, attempts)))
+        if self.ended {
+            return None;
+        }
+        let joined = self.requests.next()?.and_then(|request| {
+            let attempts = self.attempts_of(&request)?;
+            Ok((request, attempts))
+        });
+        self.ended = joined.is_err();
+        Some(joined)
     }
+}
+
+/// What an attempt takes in memory, roughly.
+fn size(attempt: &AttemptRecord) -> usize {
+    size_of_val(attempt) + size_of_val(attempt.reads.as_slice()) + size_of_val(attempt.events.as_slice())
 }

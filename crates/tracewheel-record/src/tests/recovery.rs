@@ -145,3 +145,18 @@ fn a_writer_that_is_dropped_keeps_what_it_was_given() {
     assert!(!run.is_closed());
     assert_eq!(Content::read(&run).unwrap(), Content::of(&entries));
 }
+
+#[test]
+fn a_request_on_disk_has_its_attempts_there_even_between_flushes() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries: Vec<Entry> =
+        orderly(9_000).into_iter().filter(|entry| !matches!(entry, Entry::Flush)).collect();
+    let mut writer = writer(dir.path(), &entries, WriterOptions::default());
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    let run_dir = writer.dir().to_owned();
+    writer.die();
+    let run = Run::open(&run_dir).unwrap();
+    let exchanges: Vec<_> = run.exchanges().unwrap().map(Result::unwrap).collect();
+    assert!(exchanges.len() > 8_000 && exchanges.len() < 9_000, "{}", exchanges.len());
+    assert!(exchanges.iter().all(|(request, attempts)| attempts.len() == usize::from(request.attempts)));
+}

@@ -94,8 +94,13 @@ impl<T: Table> TableWriter<T> {
 
     /// Takes a row.
     pub(crate) fn push(&mut self, row: &T) -> Result<()> {
+        if self.push_only(row) { self.write_batch() } else { Ok(()) }
+    }
+
+    /// Takes a row without writing; true when the rows so far should be written before the next one.
+    pub(crate) fn push_only(&mut self, row: &T) -> bool {
         self.rows += 1;
-        if self.batcher.push(row) { self.write_batch() } else { Ok(()) }
+        self.batcher.push(row)
     }
 
     /// Hands the rows so far to the operating system.
