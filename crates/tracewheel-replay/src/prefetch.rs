@@ -17,7 +17,7 @@ use crate::shared::{Abort, Halt, Outbox, Shared};
 
 /// How long the renderer sleeps when it is far enough ahead. It is never woken: a wake-up would cost the sender a
 /// system call at the very moment of a release.
-const NAP_NS: i64 = 2_000_000;
+const NAP_NS: i64 = 10_000_000;
 
 /// What lies rendered and unreleased. Filled by the renderer, emptied by the workers.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use health::HealthSampler;
 pub(crate) use totals::{Live, Totals};
 
 /// How long the recorder sleeps when its queue is empty.
-const NAP_NS: i64 = 5_000_000;
+const NAP_NS: i64 = 20_000_000;
 /// Messages between two looks at the clock.
 const BATCH: u32 = 256;
 /// Time between two publications of the running totals.

@@ -259,3 +259,28 @@ fn the_drain_limit_interrupts_what_hangs() {
     assert_eq!(finished.report.counts.interrupted, 5);
     assert!(finished.requests.iter().all(|request| request.reason == Some(Reason::InterruptedByDrainLimit)));
 }
+
+#[test]
+fn an_answer_above_the_limit_fails_its_request_and_keeps_no_more_than_the_limit() {
+    let server = Server::start(|_| Reply::Stream { chunks: 500, gap_us: 0 });
+    let finished = Bench::even(3, MS).run(&ReplayConfig { max_response_bytes: 1_000, ..config(&server) });
+    assert!(ends(&finished).iter().all(|end| *end == (RequestStatus::Failed, Some(Reason::LimitExceeded))));
+    assert!(
+        finished
+            .attempts
+            .iter()
+            .all(|attempt| attempt.http_status == Some(200) && attempt.error_body.is_some())
+    );
+}
+
+#[test]
+fn requests_below_the_limit_of_failures_in_a_row_do_not_end_the_run() {
+    let server = Server::start(|heard| match u64::from_str_radix(&heard.id, 16).unwrap() % 2 {
+        0 => Reply::Status(500, "", ""),
+        _ => ok(),
+    });
+    let finished =
+        Bench::even(120, MS).run(&ReplayConfig { give_up_after_failures: Some(40), ..config(&server) });
+    assert_eq!(finished.report.counts.unsent, 0);
+    assert!(finished.report.counts.ok > 20 && finished.report.counts.failed > 20);
+}

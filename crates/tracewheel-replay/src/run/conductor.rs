@@ -26,7 +26,7 @@ use crate::{
 use super::check::Checked;
 
 /// Time between two looks at answers and the stop signal.
-const NAP_NS: i64 = 5_000_000;
+const NAP_NS: i64 = 10_000_000;
 /// Time between two ticks of progress.
 const TICK_NS: i64 = 200_000_000;
 /// From the word that the look-ahead is full to the plan's time zero, at least.
@@ -229,7 +229,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
                     // Whoever died won't answer; the others get a moment to end what they have.
                     self.shared.abort(Abort::ThreadDied);
                     self.look(worker_died);
-                    blocking::sleep(20 * NAP_NS);
+                    blocking::sleep(10 * NAP_NS);
                     return;
                 }
                 Err(_) => {
