@@ -7,6 +7,7 @@ use tracewheel_timeline::Operation;
 
 use crate::cells::Cell;
 use crate::column_map::{Binding, ColumnMap, Scale};
+use crate::decimal;
 use crate::draft::{Draft, LONGEST_NS};
 use crate::fields::{Field, Kind, spec_of};
 use crate::identity::IdKind;
@@ -99,7 +100,7 @@ impl Column {
         match self.binding.field {
             Field::Status => take_status(cell, draft, reading),
             Field::Error => take_error(cell, draft, reading),
-            Field::Operation => take_operation(cell, draft),
+            Field::Operation => take_operation(cell, draft, reading),
             Field::SampleRate => take_sample_rate(cell, draft),
             Field::PrefixHashes => take_prefix_hashes(cell, draft, reading),
             Field::PrefixBlockTokens => take_block_tokens(cell, draft),
@@ -267,27 +268,28 @@ fn take_text(
     Ok(())
 }
 
-/// An HTTP status, or one of the words by which logs say how a request ended.
+/// An HTTP status (`200`, `200 OK`), or one of the words by which logs say how a request ended.
 fn take_status(cell: &Cell<'_>, draft: &mut Draft, reading: &mut Reading<'_>) -> Result<(), RejectReason> {
-    if let Some(status) = cell.number().and_then(crate::decimal::whole) {
+    let word = cell.as_text()?.to_ascii_lowercase();
+    let number = word.split_whitespace().next().and_then(decimal::whole);
+    if let Some(status) = number {
         let status = u16::try_from(status).ok().filter(|status| *status == 0 || (100..1000).contains(status));
         draft.row.prod_status = Some(status.ok_or(RejectReason::BadNumber)?);
         return Ok(());
     }
-    let word = cell.as_text()?.to_ascii_lowercase();
     match word.as_str() {
-        "ok" | "success" | "succeeded" | "successful" | "complete" | "completed" | "true" => Ok(()),
-        "error" | "fail" | "failed" | "failure" | "timeout" | "false" => {
-            let class = if word == "timeout" { "timeout" } else { "error" };
-            draft.row.prod_error.get_or_insert_with(|| reading.tally.words.share(class));
-            Ok(())
-        }
-        "cancelled" | "canceled" | "aborted" => {
-            draft.row.client_gone = Some(true);
-            Ok(())
-        }
-        _ => Err(RejectReason::BadValue),
+        "ok" | "success" | "succeeded" | "successful" | "complete" | "completed" | "true" => {}
+        "error" | "fail" | "failed" | "failure" | "false" => set_error("error", draft, reading),
+        "timeout" => set_error("timeout", draft, reading),
+        "cancelled" | "canceled" | "aborted" => draft.row.client_gone = Some(true),
+        _ => reading.tally.drop_value("status", "not a status or a known word"),
     }
+    Ok(())
+}
+
+/// A logged class says more than a status: it stays.
+fn set_error(class: &str, draft: &mut Draft, reading: &mut Reading<'_>) {
+    draft.row.prod_error.get_or_insert_with(|| reading.tally.words.share(class));
 }
 
 /// An error class, or whether there was an error. Messages are not kept: they quote what was sent.
@@ -309,7 +311,7 @@ fn take_error(cell: &Cell<'_>, draft: &mut Draft, reading: &mut Reading<'_>) -> 
     Ok(())
 }
 
-fn take_operation(cell: &Cell<'_>, draft: &mut Draft) -> Result<(), RejectReason> {
+fn take_operation(cell: &Cell<'_>, draft: &mut Draft, reading: &mut Reading<'_>) -> Result<(), RejectReason> {
     let word = cell.as_text()?.to_ascii_lowercase();
     let operation = Operation::parse(&word).or(match word.as_str() {
         "chat.completion" | "chat.completions" | "chat_completion" | "chat_completions" => {
@@ -319,8 +321,13 @@ fn take_operation(cell: &Cell<'_>, draft: &mut Draft) -> Result<(), RejectReason
         "embedding" => Some(Operation::Embeddings),
         _ => None,
     });
-    draft.row.operation = operation.ok_or(RejectReason::BadValue)?;
-    draft.operation_known = true;
+    match operation {
+        Some(operation) => {
+            draft.row.operation = operation;
+            draft.operation_known = true;
+        }
+        None => reading.tally.drop_value("operation", "not a known word"),
+    }
     Ok(())
 }
 

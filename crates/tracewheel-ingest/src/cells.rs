@@ -6,7 +6,7 @@ use crate::decimal;
 use crate::report::RejectReason;
 
 /// Words that stand for a value which is not there.
-const NOTHING: [&str; 11] = ["", "-", "null", "NULL", "none", "None", "nan", "NaN", "N/A", "NA", "\\N"];
+const NOTHING: [&str; 10] = ["", "-", "null", "NULL", "none", "None", "nan", "NaN", "N/A", "\\N"];
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -99,7 +99,9 @@ impl Draft {
             }
             (Some(arrival), ..) => (arrival, ArrivalSource::Start),
             (None, Some(end), Some(e2e), _) => {
-                let ns = end.ns.checked_sub(e2e.ns).ok_or(RejectReason::TimeOutOfRange)?;
+                // Before the log's own start there is nothing to count from.
+                let ns = end.ns.checked_sub(e2e.ns).filter(|ns| *ns >= 0 || end.ns < 0);
+                let ns = ns.ok_or(RejectReason::TimeOutOfRange)?;
                 let precision_ns = end.precision_ns.max(e2e.precision_ns);
                 (Stamp { ns, precision_ns }, ArrivalSource::DerivedFromEnd)
             }
@@ -245,6 +247,12 @@ mod tests {
         draft.row.prod_ttft_ns = Some(11);
         assert_eq!(draft.settle(0, None, &mut tally).unwrap().row.prod_ttft_ns, None);
         assert_eq!(tally.dropped_values.len(), 1);
+    }
+
+    #[test]
+    fn a_row_in_the_sorter_takes_less_than_a_kilobyte_besides_its_lists() {
+        // docs/formats.md says so.
+        assert!(size_of::<Entry>() < 1000, "{}", size_of::<Entry>());
     }
 
     #[test]

@@ -50,6 +50,20 @@ pub(crate) trait RowReader {
     fn map(&self) -> Option<&ColumnMap> {
         None
     }
+
+    /// Mapped columns that no row had, where rows need not have all; `None` where that cannot be.
+    fn missing(&self) -> Option<MissingColumns> {
+        None
+    }
+}
+
+/// Mapped columns that a file's rows do not have.
+#[derive(Debug, Clone)]
+pub(crate) struct MissingColumns {
+    /// Field and column.
+    pub(crate) columns: Vec<(String, String)>,
+    /// What the rows have.
+    pub(crate) available: String,
 }
 
 /// Every format. The first whose `sniff` says yes is taken, so the narrow ones come first.

@@ -8,7 +8,7 @@ use tracewheel_timeline::{BlockBasis, TimelineError, TimelineMeta, TimelineWrite
 use crate::assemble::{Assembler, FileRules};
 use crate::draft::{Entry, Place};
 use crate::error::IngestError;
-use crate::format::{self, Format, RowReader};
+use crate::format::{self, Format, MissingColumns, RowReader};
 use crate::identity::IdKey;
 use crate::options::{IngestOptions, Input, TokenRule};
 use crate::reading::{Reading, Rejection, Step, Tally};
@@ -29,6 +29,8 @@ struct Import<'a> {
     labels: Vec<Arc<str>>,
     sorter: Box<dyn RowSorter>,
     rules: Vec<FileRules>,
+    /// Mapped columns that no row of any input has had, with the first such input.
+    missing: Option<(String, MissingColumns)>,
     report: IngestReport,
 }
 
@@ -50,6 +52,11 @@ pub(crate) fn run(
     if inputs.is_empty() {
         return Err(IngestError::NoInput);
     }
+    if inputs.iter().any(|input| input.is_file(out)) {
+        return Err(IngestError::Options(
+            "the timeline would replace one of its own logs: give it another name",
+        ));
+    }
     // First, so that a place which cannot be written is told before hours of reading.
     let writer = TimelineWriter::create(out, TimelineMeta::default()).map_err(write_error(out))?;
     let mut import = Import {
@@ -58,11 +65,13 @@ pub(crate) fn run(
         labels: labels(&inputs),
         sorter: Box::new(MemorySorter::default()),
         rules: Vec::new(),
+        missing: None,
         report: IngestReport::default(),
     };
     for input in inputs {
         import.read(input)?;
     }
+    import.check_columns()?;
     import.write(writer, out)
 }
 
@@ -98,8 +107,32 @@ impl Import<'_> {
             }
         }
         let report = file_report(&label, format, &*rows, &counted, &reading);
+        let missing = rows.missing();
         let Reading { tally, block_tokens, .. } = reading;
+        self.add_missing(&name, missing);
         self.add_file(report, &tally, block_tokens)
+    }
+
+    /// Keeps those columns that the rows of this input have not had either.
+    fn add_missing(&mut self, name: &str, here: Option<MissingColumns>) {
+        match (&mut self.missing, here) {
+            (Some((_, before)), Some(here)) => before.columns.retain(|column| here.columns.contains(column)),
+            (missing @ None, Some(here)) => *missing = Some((name.to_owned(), here)),
+            (_, None) => {}
+        }
+    }
+
+    fn check_columns(&self) -> Result<(), IngestError> {
+        let Some((file, missing)) = &self.missing else { return Ok(()) };
+        match missing.columns.first() {
+            Some((field, column)) => Err(IngestError::NoSuchColumn {
+                file: file.clone(),
+                column: column.clone(),
+                field: field.clone(),
+                available: missing.available.clone(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Joins a file's findings to those of the files before it.

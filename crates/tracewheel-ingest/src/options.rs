@@ -87,6 +87,16 @@ impl Input {
         if argument.as_os_str() == "-" { Self::stdin() } else { Self::path(argument) }
     }
 
+    /// Whether this is the file at `path`, by whatever name.
+    pub(crate) fn is_file(&self, path: &Path) -> bool {
+        match &self.from {
+            From::Path(own) => {
+                own.canonicalize().is_ok_and(|own| path.canonicalize().is_ok_and(|path| own == path))
+            }
+            From::Stdin | From::Reader(_) => false,
+        }
+    }
+
     /// Any stream, under a name of the caller's.
     pub fn reader(name: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
         Self { name: name.into(), from: From::Reader(Box::new(reader)) }

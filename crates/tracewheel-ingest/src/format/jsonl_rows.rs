@@ -8,8 +8,8 @@ use crate::column_map::ColumnMap;
 use crate::draft::{Draft, Place};
 use crate::error::IngestError;
 use crate::fields::Field;
-use crate::format::RowReader;
 use crate::format::json_paths::{Paths, listed};
+use crate::format::{MissingColumns, RowReader};
 use crate::lines::{Line, LineReader};
 use crate::reading::{CellProblem, Reading, Rejection, Step};
 use crate::report::RejectReason;
@@ -77,13 +77,6 @@ impl JsonlRows {
             available: self.available.clone(),
         }
     }
-
-    fn check_seen(&self, reading: &Reading<'_>) -> Result<(), IngestError> {
-        match self.seen.iter().position(|seen| !seen) {
-            Some(at) if self.any_row => Err(self.no_such_column(at, reading)),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl RowReader for JsonlRows {
@@ -92,10 +85,7 @@ impl RowReader for JsonlRows {
         let (place, text) = match next_text(lines, reading)? {
             NextText::Text(place, text) => (place, text),
             NextText::Rejected(rejection) => return Ok(Step::Rejected(rejection)),
-            NextText::End => {
-                self.check_seen(reading)?;
-                return Ok(Step::End);
-            }
+            NextText::End => return Ok(Step::End),
         };
         let Some(values) = paths.find(text) else {
             return Ok(Step::Rejected(Rejection::new(place, RejectReason::NotJson)));
@@ -125,6 +115,12 @@ impl RowReader for JsonlRows {
 
     fn map(&self) -> Option<&ColumnMap> {
         Some(&self.map)
+    }
+
+    fn missing(&self) -> Option<MissingColumns> {
+        let unseen = self.columns.iter().zip(&self.seen).filter(|(_, seen)| !**seen);
+        let columns = unseen.map(|(column, _)| (column.binding.name.clone(), column.binding.column.clone()));
+        self.any_row.then(|| MissingColumns { columns: columns.collect(), available: self.available.clone() })
     }
 }
 

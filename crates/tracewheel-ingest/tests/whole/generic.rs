@@ -110,6 +110,38 @@ fn a_value_that_turns_up_late_is_no_wrong_map() {
 }
 
 #[test]
+fn a_column_that_only_some_inputs_have_is_no_wrong_map() {
+    let inputs = |second: &'static str| {
+        vec![Input::reader("a", "{\"ts\": 1}\n".as_bytes()), Input::reader("b", second.as_bytes())]
+    };
+    let done =
+        try_import(inputs("{\"ts\": 2, \"error\": \"x\"}"), mapped("arrival=ts:ms,error=error")).unwrap();
+    assert_eq!(done.rows.len(), 2);
+    assert!(try_import(inputs("{\"ts\": 2}"), mapped("arrival=ts:ms,error=error")).is_err());
+}
+
+#[test]
+fn words_that_are_not_known_are_left_out_and_counted() {
+    let log = "t_s,op,status\n1,rerank,200 OK\n2,text_completion,on fire\n";
+    let done = import(log, mapped("arrival=t_s,operation=op,status=status"));
+    assert_eq!(
+        done.each(|row| (row.operation, row.prod_status)),
+        [(Operation::Chat, Some(200)), (Operation::Completion, None)]
+    );
+    assert_eq!(done.report.dropped_values.len(), 2, "{:?}", done.report.dropped_values);
+}
+
+#[test]
+fn a_timeline_does_not_replace_its_own_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log.csv");
+    std::fs::write(&log, "arrival_s\n1\n").unwrap();
+    let error = tracewheel_ingest::ingest(vec![Input::path(&log)], options(), &log).unwrap_err();
+    assert!(error.to_string().contains("another name"), "{error}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "arrival_s\n1\n");
+}
+
+#[test]
 fn numbers_without_a_unit_are_asked_about_unless_their_size_tells() {
     let error = refusal("ts\n82\n", mapped("arrival=ts"));
     assert!(error.contains("arrival=ts:ms"), "{error}");
