@@ -19,6 +19,22 @@ pub enum TimelineError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// Where the timeline is to stand, something else stands that a timeline must not replace.
+    #[error("`{}` is {found}, which a timeline does not replace: write it elsewhere, or remove that first", path.display())]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+        /// What stands there, with its article.
+        found: &'static str,
+    },
+    /// A directory where a file is expected.
+    #[error("`{}` is a directory{}", path.display(), if *is_run { ": it holds a run, and only `compare` reads one" } else { ": name a timeline in it" })]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Whether it looks like a run.
+        is_run: bool,
+    },
     /// Not a Parquet file at all, or a cut one.
     #[error("`{}` is not a readable Parquet file; a timeline is made from logs by `tracewheel ingest`", path.display())]
     NotParquet {

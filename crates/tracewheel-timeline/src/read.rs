@@ -51,6 +51,10 @@ impl Timeline {
     /// A file that is no Parquet, no timeline, or of another major version is refused and told so.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TimelineError> {
         let path = path.as_ref().to_owned();
+        if path.is_dir() {
+            let is_run = path.join("manifest.json").exists();
+            return Err(TimelineError::Directory { path, is_run });
+        }
         let file = File::open(&path).and_then(SharedFile::new).map_err(TimelineError::io("open", &path))?;
         let parquet = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
         let parquet = parquet.map_err(|source| TimelineError::NotParquet { path: path.clone(), source })?;

@@ -1,7 +1,7 @@
 //! Writing a timeline: rows in, one Parquet file out, in bounded memory.
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufWriter, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A row group's size at most: it is held in memory, encoded, until it is whole.
 const ROW_GROUP_ROWS: usize = 128 * 1024;
 const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// The first bytes of every Parquet file.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
 
 /// Values between two looks at a page's size: few, because a body may be large.
 const WRITE_BATCH_ROWS: usize = 128;
@@ -63,9 +66,14 @@ pub struct TimelineSummary {
 
 impl TimelineWriter {
     /// Begins a timeline (a baseline where the metadata says so) that will stand at `path`; a file that stands there
-    /// already is replaced by [`finish`](Self::finish), not before.
+    /// already is replaced by [`finish`](Self::finish), not before. A symbolic link stays one; what it points to is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`TimelineError::Occupied`] where replacing would destroy something else than a timeline: a log (the import's
+    /// own input, perhaps), a directory, a device. [`TimelineError::Io`] where the place cannot be written.
     pub fn create(path: impl AsRef<Path>, meta: TimelineMeta) -> Result<Self, TimelineError> {
-        let path = path.as_ref().to_owned();
+        let path = destination(path.as_ref())?;
         let partial = partial_path(&path);
         let file = File::create_new(&partial).map_err(TimelineError::io("create", &path))?;
         let schema = schema::arrow_schema(meta.baseline);
@@ -172,6 +180,28 @@ impl Drop for TimelineWriter {
         // Gone already when the file was renamed; nothing can be done about another failure here.
         let _ = fs::remove_file(&self.partial);
     }
+}
+
+/// Where the file will stand: the end of the links at `path`, if what is there may be replaced by renaming over it.
+fn destination(path: &Path) -> Result<PathBuf, TimelineError> {
+    let Ok(found) = fs::metadata(path) else { return Ok(path.to_owned()) };
+    let occupied = |found| Err(TimelineError::Occupied { path: path.to_owned(), found });
+    if found.is_dir() {
+        return occupied("a directory");
+    }
+    if !found.is_file() {
+        return occupied("a device, a pipe or a socket");
+    }
+    if found.len() > 0 && !begins_as_parquet(path).map_err(TimelineError::io("create", path))? {
+        return occupied("no Parquet file");
+    }
+    fs::canonicalize(path).map_err(TimelineError::io("create", path))
+}
+
+fn begins_as_parquet(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::with_capacity(PARQUET_MAGIC.len());
+    File::open(path)?.take(PARQUET_MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == PARQUET_MAGIC)
 }
 
 /// Beside the target, so that the rename stays within one file system; with the process id, so that two writers of

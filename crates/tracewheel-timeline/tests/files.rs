@@ -241,3 +241,42 @@ fn a_damaged_page_is_an_error_and_no_panic() {
     }
     assert!(failures > 0);
 }
+
+#[test]
+fn nothing_but_a_timeline_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = |path: &Path| TimelineWriter::create(path, TimelineMeta::default());
+    let log = dir.path().join("log.csv");
+    std::fs::write(&log, "ts,in,out\n").unwrap();
+    let link = dir.path().join("link.csv");
+    std::os::unix::fs::symlink(&log, &link).unwrap();
+    let socket = dir.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for path in [&log, &link, &socket, &dir.path().to_owned()] {
+        let error = create(path).unwrap_err();
+        assert!(matches!(error, TimelineError::Occupied { .. }) && !error.is_output(), "{error}");
+        assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "ts,in,out\n");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left behind");
+}
+
+#[test]
+fn a_timeline_behind_a_link_is_replaced_and_the_link_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("real.parquet"), dir.path().join("link.parquet"));
+    write(&real, &[1]);
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    write(&link, &[1, 2]);
+    assert!(link.is_symlink());
+    assert_eq!(Timeline::open(&real).unwrap().num_rows(), 2);
+}
+
+#[test]
+fn a_directory_is_told_apart_and_a_run_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |path: &Path| Timeline::open(path).unwrap_err().to_string();
+    assert!(told(dir.path()).contains("is a directory: name a timeline"), "{}", told(dir.path()));
+    std::fs::write(dir.path().join("manifest.json"), "{}").unwrap();
+    assert!(told(dir.path()).contains("`compare`"), "{}", told(dir.path()));
+}
