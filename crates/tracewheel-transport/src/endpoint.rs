@@ -61,22 +61,21 @@ impl Endpoint {
     /// # Errors
     /// The text is no URL, has no host, has a query or user information, or another scheme than `http`.
     pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
-        let incomplete = |problem| EndpointError::Incomplete { url: url.to_owned(), problem };
+        // Every text of an error, also that of a URL which cannot be taken apart.
+        let shown = without_secrets(url);
+        let incomplete = |problem| EndpointError::Incomplete { url: shown.clone(), problem };
         let uri: Uri =
-            url.trim().parse().map_err(|source| EndpointError::NotAUrl { url: url.to_owned(), source })?;
+            url.trim().parse().map_err(|source| EndpointError::NotAUrl { url: shown.clone(), source })?;
         match uri.scheme_str() {
             Some("http") => {}
             Some(other) => {
-                return Err(EndpointError::Scheme { url: url.to_owned(), scheme: other.to_owned() });
+                return Err(EndpointError::Scheme { url: shown, scheme: other.to_owned() });
             }
             None => return Err(incomplete("has no scheme")),
         }
         let authority = uri.authority().ok_or_else(|| incomplete("has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(EndpointError::Incomplete {
-                url: "(hidden)".to_owned(),
-                problem: "carries user information, which would be recorded",
-            });
+            return Err(incomplete("carries user information, which would be recorded"));
         }
         if uri.query().is_some() {
             return Err(incomplete("has a query"));
@@ -85,9 +84,17 @@ impl Endpoint {
         if host.is_empty() {
             return Err(incomplete("has no host"));
         }
+        // `Uri` keeps a port that is no port, and then says that there is none.
+        let port = match authority.as_str().rsplit_once(':') {
+            Some((_, text)) if !text.ends_with(']') => {
+                let port = text.parse().ok().filter(|port| *port != 0);
+                port.ok_or_else(|| incomplete("has no port from 1 to 65535"))?
+            }
+            _ => 80,
+        };
         Ok(Endpoint {
             host,
-            port: authority.port_u16().unwrap_or(80),
+            port,
             authority: authority.as_str().to_owned(),
             base_path: uri.path().trim_end_matches('/').to_owned(),
         })
@@ -135,6 +142,22 @@ impl Endpoint {
     }
 }
 
+/// The longest part of a URL that an error repeats, in characters.
+const SHOWN_CHARS: usize = 200;
+
+/// A URL to be shown, whether it is one or not: without what stands before an `@` and behind a `?`, and not endless.
+fn without_secrets(url: &str) -> String {
+    let (path, query) = url.split_once(['?', '#']).map_or((url, ""), |(path, _)| (path, "?..."));
+    let (scheme, rest) = path.split_once("://").map_or(("", path), |(scheme, rest)| (scheme, rest));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    let host = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, host)| format!("...@{host}"));
+    let shown = format!("{scheme}{separator}{host}{query}");
+    match shown.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}...", &shown[..end]),
+        None => shown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,7 +188,34 @@ mod tests {
 
     #[test]
     fn user_information_is_refused_and_not_repeated() {
-        let text = Endpoint::parse("http://me:secret@host").unwrap_err().to_string();
-        assert!(!text.contains("secret"), "{text}");
+        for url in [
+            "http://me:secret@host",
+            "https://me:secret@host",
+            "me:secret@host:80",
+            "http://me:secret@my host/",
+            "http://me:secret@host:99999",
+            "http://me:sec@secret@host",
+            "http://host/?key=secret",
+            "https://host/#secret",
+        ] {
+            let text = Endpoint::parse(url).unwrap_err().to_string();
+            assert!(!text.contains("secret") && text.contains("host"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_no_port_is_refused_and_none_is_made_up() {
+        for url in ["http://h:99999", "http://h:0", "http://h:", "http://[::1]:65536/p"] {
+            let text = Endpoint::parse(url).unwrap_err().to_string();
+            assert!(text.contains("port from 1 to 65535"), "{url}: {text}");
+        }
+        assert_eq!(Endpoint::parse("http://[::1]").unwrap().port(), 80);
+        assert_eq!(Endpoint::parse("http://[::1]:65535").unwrap().port(), 65_535);
+    }
+
+    #[test]
+    fn an_endless_url_is_cut_where_it_is_told() {
+        let text = Endpoint::parse(&format!("ftp://{}", "h".repeat(100_000))).unwrap_err().to_string();
+        assert!(text.len() < 500);
     }
 }
