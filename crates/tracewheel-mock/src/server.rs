@@ -46,7 +46,7 @@ pub enum MockError {
     #[error("the mock can't be like this")]
     Config(#[from] ConfigError),
     /// The address could not be listened on.
-    #[error("the mock can't be reached")]
+    #[error("the mock can't be had at this address: give another, or port 0 for a free one")]
     Listen(#[from] NetError),
     /// A thread, a runtime or a timer was refused.
     #[error("the mock can't run: {what} failed")]
