@@ -19,10 +19,9 @@ pub enum ReplayError {
         problem: String,
     },
     /// The target's address is no address; nothing was sent.
-    #[error("target")]
+    #[error(transparent)]
     Target {
         /// What is wrong with it.
-        #[source]
         source: EndpointError,
     },
     /// The plan can't be read on. What was sent until then is recorded.
@@ -71,13 +70,13 @@ pub enum ReplayError {
 /// Whose the remedy of a [`ReplayError`] is; an exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// An option or the target's address is wrong: nothing was sent.
+    /// An option or the target's address is wrong, and nothing was sent; or the timeline behind the plan is damaged.
     Usage,
     /// The target's name has no address: nothing was sent.
     Target,
     /// The run can't be written, or not fast enough.
     Output,
-    /// The timeline behind the plan can't be read, or tracewheel has a defect.
+    /// The system refused what a sender needs, the run can't be read back, or tracewheel has a defect.
     Internal,
 }
 
@@ -86,13 +85,14 @@ impl ReplayError {
     pub fn class(&self) -> ErrorClass {
         match self {
             ReplayError::Target { source: EndpointError::Resolve { .. } } => ErrorClass::Target,
-            ReplayError::Config { .. } | ReplayError::Target { .. } => ErrorClass::Usage,
+            ReplayError::Config { .. } | ReplayError::Target { .. } | ReplayError::Plan { .. } => {
+                ErrorClass::Usage
+            }
             ReplayError::RecorderBehind { .. } => ErrorClass::Output,
             ReplayError::Record { source } if source.is_output_failure() => ErrorClass::Output,
-            ReplayError::Record { .. }
-            | ReplayError::Plan { .. }
-            | ReplayError::Start { .. }
-            | ReplayError::Internal { .. } => ErrorClass::Internal,
+            ReplayError::Record { .. } | ReplayError::Start { .. } | ReplayError::Internal { .. } => {
+                ErrorClass::Internal
+            }
         }
     }
 }

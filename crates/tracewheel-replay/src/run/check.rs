@@ -42,6 +42,9 @@ impl Checked {
     }
 }
 
+/// Most sending threads: each is a runtime with its own wheel and queue.
+const MAX_WORKERS: u16 = 1024;
+
 /// Checks a configuration and resolves what it names.
 pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, ReplayError> {
     let provider = provider(&config.provider).ok_or_else(|| {
@@ -96,6 +99,10 @@ fn numbers(config: &ReplayConfig) -> Result<(), ReplayError> {
     positive("recorder_queue.messages", i64::from(config.recorder_queue.messages))?;
     positive("closed_loop", config.closed_loop.map_or(1, i64::from))?;
     positive("workers", config.workers.map_or(1, i64::from))?;
+    if let Some(workers) = config.workers.filter(|workers| *workers > MAX_WORKERS) {
+        let problem = format!("{workers} is above {MAX_WORKERS}: one or two a core are enough");
+        return Err(refuse("workers", problem));
+    }
     positive("max_connections", config.max_connections.map_or(1, i64::from))?;
     positive("prime_concurrency", i64::from(config.prime_concurrency))?;
     if !config.temperature.is_finite() {
