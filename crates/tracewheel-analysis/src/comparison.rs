@@ -175,6 +175,17 @@ pub struct SampleSize {
     pub without_value: u64,
 }
 
+/// Where a value lies in the other side's interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Below its lower end.
+    Below,
+    /// Within it: the two sides show no difference here.
+    Within,
+    /// Above its upper end.
+    Above,
+}
+
 /// One percentile of both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PercentileComparison {
@@ -190,4 +201,17 @@ pub struct PercentileComparison {
     pub tolerance: Option<f64>,
     /// What the ratio says; null where there is no baseline.
     pub verdict: Option<Verdict>,
+}
+
+impl PercentileComparison {
+    /// Where the replay's quantile lies in the baseline's interval; `None` where either is missing. Says whether a
+    /// difference shows; the verdict asks for more, namely that there can be no difference beyond the tolerance.
+    pub fn placement(&self) -> Option<Placement> {
+        let (replay, baseline) = (self.replay?, self.baseline?);
+        Some(match replay.value() {
+            value if value < baseline.lo() => Placement::Below,
+            value if value > baseline.hi() => Placement::Above,
+            _ => Placement::Within,
+        })
+    }
 }

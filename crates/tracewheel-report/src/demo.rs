@@ -1,7 +1,7 @@
 //! Production, bench and replay side by side.
 
 use tracewheel_analysis::Comparison;
-use tracewheel_analysis::comparison::{Metric, Percentile, PercentileComparison, Population};
+use tracewheel_analysis::comparison::{Metric, Percentile, PercentileComparison, Placement, Population};
 
 use crate::side;
 use crate::style::Style;
@@ -41,20 +41,61 @@ pub fn demo_text(bench: &Comparison, replay: &Comparison, style: Style) -> Strin
     let level = (1000.0 * replay.methods.level).round() / 10.0;
     text += &title(&format!("Latency as the user meets it ({level} % intervals)"), style);
     text += &table(&["", "", "production", "bench", "replay"], "llrrr", latencies, style);
-    text += &title("Against production: ratio and verdict", style);
-    text += &style.paint_verdicts(&table(&["", "", "bench", "replay"], "llll", ratios, style));
+    text += &title("Against production: ratio, and place in production's interval", style);
+    text += &table(&["", "", "bench", "replay"], "llll", ratios, style);
     text += "\n";
     for (name, comparison) in [("bench", bench), ("replay", replay)] {
-        let verdict = comparison.verdict;
-        let line = format!("{name}: {}: {}", verdict.as_str(), comparison.verdict_reason);
-        text += &paragraph(&line, 2, style).replacen(verdict.as_str(), &style.verdict(verdict), 1);
+        text += &paragraph(&format!("{name}: {}", conclusion(comparison)), 2, style);
     }
     text += &paragraph("∞: never answered; ?: too few requests to bound", 2, style);
     text
 }
 
+/// Which of the percentiles that matter show a difference. `compare` asks for more: that there can be none beyond its
+/// tolerance, which twenty seconds of traffic cannot show at p95.
+fn conclusion(comparison: &Comparison) -> String {
+    let entries: Vec<(String, PercentileComparison)> = [Metric::Ttft, Metric::E2e]
+        .into_iter()
+        .flat_map(|metric| [Percentile::P50, Percentile::P95].map(|p| (metric, p)))
+        .filter_map(|(metric, p)| {
+            let entry = comparison.metric(metric, Population::User)?.percentile(p).copied()?;
+            Some((format!("{} {p}", metric.as_str()), entry))
+        })
+        .collect();
+    let outside: Vec<String> = entries
+        .iter()
+        .filter_map(|(name, entry)| match entry.placement()? {
+            Placement::Within => None,
+            Placement::Below => Some(format!(
+                "{name} is too good ({})",
+                times(entry.ratio.and_then(|r| r.value).map(f64::recip))
+            )),
+            Placement::Above => {
+                Some(format!("{name} is too slow ({})", times(entry.ratio.and_then(|r| r.value))))
+            }
+        })
+        .collect();
+    if outside.is_empty() {
+        format!(
+            "agrees with production: all {} of TTFT and E2E p50 and p95 lie in its intervals",
+            entries.len()
+        )
+    } else {
+        format!("does not agree with production: {}", outside.join(", "))
+    }
+}
+
+fn times(factor: Option<f64>) -> String {
+    factor.map_or(NOTHING.to_owned(), |factor| format!("{factor:.1} times"))
+}
+
 fn against(entry: Option<&PercentileComparison>) -> String {
     let Some(entry) = entry else { return NOTHING.to_owned() };
-    let verdict = entry.verdict.map_or(NOTHING, |v| v.as_str());
-    format!("{} {verdict}", ratio(entry.ratio.as_ref()))
+    let place = match entry.placement() {
+        Some(Placement::Below) => "below",
+        Some(Placement::Within) => "within",
+        Some(Placement::Above) => "above",
+        None => NOTHING,
+    };
+    format!("{} {place}", ratio(entry.ratio.as_ref()))
 }
