@@ -4,8 +4,8 @@
 //! between the order statistics `L` and `U`, where `P(Bin(m, q) < L) ≤ α/2` and `P(Bin(m, q) ≥ U) ≤ α/2`, whatever the
 //! distribution is (David & Nagaraja, *Order Statistics*, §7.1; the idea for correlated and weighted samples is Woodruff's,
 //! *Confidence intervals for medians and other position measures*, JASA 47 (1952)). For a correlated sample, `m` is its
-//! [effective size](effective), and `L` and `U` are carried over as shares: from the rank just above `(L−1)/m` of the
-//! sample to the rank of `U/m`, so that `m = n` gives the classical interval.
+//! effective size (its module, `effective`, says how), and `L` and `U` are carried over as shares: from the rank just above
+//! `(L−1)/m` of the sample to the rank of `U/m`, so that `m = n` gives the classical interval.
 //!
 //! Why not a block bootstrap: it never yields a bound beyond the largest value seen, so that a p99 of 150 requests would get
 //! an upper bound that is too low with certainty; here such a bound is [`BoundIs::Unbounded`] and says so. It would also

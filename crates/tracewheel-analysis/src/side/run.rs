@@ -52,6 +52,9 @@ pub(crate) fn load(run: &Run, stall_ns: i64) -> Result<Side<'_>> {
     for record in run.requests()? {
         table.add(&record?, cut);
     }
+    if !run.is_closed() {
+        table.add_what_has_no_row(run, cut)?;
+    }
     let without_row = run.manifest().outcome.as_ref().map_or(0, |o| o.counts.unsent_without_row);
     if cut.early {
         table.counts.after_window += without_row;
@@ -140,6 +143,22 @@ impl RequestTable {
             self.whole.insert((record.row, record.copy));
         }
         self.requests.push(observed(record));
+    }
+}
+
+impl RequestTable {
+    /// Of an open run (its writer died, or lives): what was released and has not ended is interrupted, as it will be
+    /// when the run is recovered, and what was not released lies after the window. Left out, the slow ones would be
+    /// missing from the counts and nothing would say so.
+    fn add_what_has_no_row(&mut self, run: &Run, cut: Cut) -> Result<()> {
+        for record in run.unended()? {
+            self.add(&record, cut);
+        }
+        let of_plan = |phase: Phase| !matches!(phase, Phase::Calibrate | Phase::Prime);
+        let known: u64 =
+            self.phases.iter().filter(|((phase, _), _)| of_plan(*phase)).map(|(_, count)| count).sum();
+        self.counts.after_window += run.manifest().plan.requests.saturating_sub(known);
+        Ok(())
     }
 }
 

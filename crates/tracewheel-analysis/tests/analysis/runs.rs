@@ -7,8 +7,9 @@ use tracewheel_analysis::quantile::Percentile;
 use tracewheel_analysis::{
     AnalysisError, Baseline, CompareOptions, ReplaySummary, SummaryOptions, compare, inspect_run, summarise,
 };
+use tracewheel_clock::VirtualClock;
 use tracewheel_record::manifest::EndedBy;
-use tracewheel_record::{AttemptRecord, RequestRecord, Run};
+use tracewheel_record::{AttemptRecord, ReleaseRecord, RequestRecord, Run, RunWriter};
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Phase, Reason, RequestStatus};
 
 use crate::fixture::{MS, answered, attempt, manifest, produced, rejected, request, run, timeline, unsent};
@@ -295,4 +296,31 @@ fn the_same_inputs_give_the_same_bytes() {
         serde_json::to_string(&c).unwrap()
     };
     assert_eq!(json(), json());
+}
+
+#[test]
+fn an_open_run_counts_what_was_in_flight_and_what_had_not_left_when_its_writer_died() {
+    let dir = tempdir().unwrap();
+    let rows: Vec<_> = (0..10).map(|i| produced(i * 100, 50, 90)).collect();
+    let mut manifest = manifest(&timeline(dir.path(), "t.parquet", &rows));
+    (manifest.plan.requests, manifest.outcome) = (10, None);
+    let clock = VirtualClock::new();
+    let mut writer = RunWriter::create(&dir.path().join("runs"), "killed", &manifest, &clock).unwrap();
+    for row in 0..4 {
+        let due_ns = row as i64 * 100 * MS;
+        let release =
+            ReleaseRecord { row, attempt: 1, planned_ns: due_ns, due_ns, ..ReleaseRecord::default() };
+        writer.released(&ReleaseRecord { phase: Phase::Measure, ..release }).unwrap();
+    }
+    let (record, attempts) = answered(0, 0, &[40, 50]);
+    attempts.iter().for_each(|attempt| writer.attempt(attempt).unwrap());
+    writer.request(&record).unwrap();
+    writer.flush().unwrap();
+    let folder = writer.dir().to_owned();
+    drop(writer);
+    let s = summary(&Run::open(&folder).unwrap());
+    let counts = &s.run.counts;
+    assert_eq!((counts.planned, counts.ok, counts.interrupted, counts.after_window), (4, 1, 3, 6));
+    let warning = s.warnings.iter().find(|warning| warning.code == "ended_early").unwrap();
+    assert!(warning.text.contains("6 requests") && warning.text.contains("3 in flight"), "{}", warning.text);
 }
