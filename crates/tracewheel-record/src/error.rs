@@ -122,6 +122,14 @@ pub enum RecordError {
         /// Requests recorded.
         counts: Counts,
     },
+    /// Requests were released and have no row: they can be counted neither as unsent nor as anything else.
+    #[error("{}: {released} released requests have no row", path.display())]
+    Unended {
+        /// The run.
+        path: PathBuf,
+        /// Requests without a row.
+        released: usize,
+    },
     /// The writer had failed before and takes nothing more.
     #[error("the recorder of {} had failed before", path.display())]
     Failed {

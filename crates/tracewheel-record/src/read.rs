@@ -105,6 +105,15 @@ impl Run {
         rows::all(&self.dir)
     }
 
+    /// The requests that were released and have no row, as [`recover`](Self::recover) would write them: in flight when
+    /// the writer died or, while it lives, now. Empty for a closed run; without strata. By row and copy.
+    ///
+    /// # Errors
+    /// As [`requests`](Self::requests).
+    pub fn unended(&self) -> Result<Vec<RequestRecord>> {
+        recover::unended(self)
+    }
+
     /// Requests with their attempts in order, joined in one pass. Memory is bounded by the requests in flight at
     /// once. In an open run, attempts whose request has not ended do not appear.
     ///

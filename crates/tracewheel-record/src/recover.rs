@@ -44,6 +44,12 @@ pub(crate) fn recover(
     close(run, disk.as_ref(), closed_unix_ns, warnings)
 }
 
+/// The rows that the released requests without one would get.
+pub(crate) fn unended(run: &Run) -> Result<Vec<RequestRecord>> {
+    let released = interrupted(run, &mut Vec::new())?;
+    Ok(released.values().filter_map(|released| interrupted_request(released, None)).collect())
+}
+
 /// Makes parts of a table's journal segments.
 fn roll<T: Table>(run: &Run, disk: &dyn Disk, warnings: &mut Vec<String>) -> Result<()> {
     for (slot, place) in layout::slots(run.dir(), T::NAME)? {

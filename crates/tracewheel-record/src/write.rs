@@ -282,7 +282,8 @@ impl RunWriter {
     ///
     /// # Errors
     /// [`RecordError::NotConserved`] when the recorded requests do not add up to `manifest.plan.requests`: all rows
-    /// are kept, the run stays open. Else as [`flush`](Self::flush).
+    /// are kept, the run stays open. [`RecordError::Unended`], likewise, when a released request has no row. Else as
+    /// [`flush`](Self::flush).
     pub fn finish(mut self, manifest: &Manifest, clock: &dyn Clock) -> Result<RunSummary> {
         self.adopt(manifest);
         self.guarded(|writer| {
@@ -293,6 +294,10 @@ impl RunWriter {
         })?;
         let planned = self.manifest.plan.requests;
         conserved(&self.room.run, planned, self.tally.counts)?;
+        let released = self.releases.out();
+        if released > 0 {
+            return Err(RecordError::Unended { path: self.room.run.clone(), released });
+        }
         let closed_unix_ns = clock.wall(clock.now());
         self.guarded(|writer| {
             let manifest = &mut writer.manifest;

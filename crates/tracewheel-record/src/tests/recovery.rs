@@ -160,3 +160,17 @@ fn a_request_on_disk_has_its_attempts_there_even_between_flushes() {
     assert!(exchanges.len() > 8_000 && exchanges.len() < 9_000, "{}", exchanges.len());
     assert!(exchanges.iter().all(|(request, attempts)| attempts.len() == usize::from(request.attempts)));
 }
+
+#[test]
+fn a_released_request_cannot_be_passed_off_as_unsent() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = manifest_for(&[]);
+    manifest.plan.requests = 1;
+    let mut writer = writer(dir.path(), &[], WriterOptions::default());
+    let run_dir = writer.dir().to_owned();
+    writer.released(&release(0, 1)).unwrap();
+    writer.unsent_without_row(1);
+    let error = writer.finish(&manifest, &clock()).unwrap_err();
+    assert!(matches!(error, RecordError::Unended { released: 1, .. }), "{error}");
+    assert!(!Run::open(&run_dir).unwrap().is_closed());
+}
