@@ -80,19 +80,19 @@ pub(crate) struct IngestArgs {
     #[arg(long, value_name = "FIELD=COLUMN,...", value_delimiter = ',')]
     pub(crate) map: Vec<String>,
     /// Zone of wall times that carry none: `UTC` or an offset like `+02:00`.
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
     pub(crate) zone: Option<String>,
     /// What the logged TTFT ends at: token, first_chunk, first_byte, headers or upstream_headers.
     #[arg(long, value_name = "KIND")]
     pub(crate) ttft_kind: Option<String>,
     /// Tokens of a prefix block, where the format does not say.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) block_tokens: Option<u32>,
     /// Mark logged retries as attempts of the request that they repeat.
     #[arg(long)]
     pub(crate) fold_retries: bool,
     /// Exit with code 20 when more rows than this are rejected.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) max_rejects: u64,
     /// File with the secret key for hashing ids (created when missing); without it a key of this import alone.
     #[arg(long, value_name = "FILE")]
@@ -123,7 +123,7 @@ pub(crate) struct MockArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Seed of everything random in the model; overrides the file.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Write an access log, one JSON line an attempt, as a gateway would.
     #[arg(long, value_name = "FILE")]
@@ -161,19 +161,19 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
     /// Start of the window, as an offset from the first request, for example `5m`.
-    #[arg(long, value_name = "OFFSET", value_parser = parse_ns)]
+    #[arg(long, value_name = "OFFSET", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) from: Option<i64>,
     /// End of the window (not included).
-    #[arg(long, value_name = "OFFSET", value_parser = parse_ns)]
+    #[arg(long, value_name = "OFFSET", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) to: Option<i64>,
     /// Divide every arrival offset by this: 2, 0.5, 1/3.
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     pub(crate) speed: Option<String>,
     /// At most this many requests.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
     /// Seed of prompts and back-off jitter.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Retry policy: none, openai-sdk or anthropic-sdk.
     #[arg(long, value_name = "NAME")]
@@ -183,19 +183,19 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "MODE")]
     pub(crate) cache: Option<String>,
     /// Ignore the arrival times and keep N requests in flight, as naive benches do; labelled in every output.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) closed_loop: Option<u32>,
     /// Give up on a request after this long.
-    #[arg(long, value_name = "DURATION", value_parser = parse_ns)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) timeout: Option<i64>,
     /// Rows without token counts: refuse, skip, or fill:IN,OUT.
     #[arg(long, value_name = "RULE")]
     pub(crate) unknown_tokens: Option<String>,
     /// Most connections to hold open.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) connections: Option<u32>,
     /// Sending threads.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) workers: Option<u16>,
     /// Who answers for this run; goes into the manifest.
     #[arg(long, value_name = "NAME")]
@@ -218,7 +218,7 @@ pub(crate) struct CompareArgs {
     #[arg(long = "with", value_name = "TIMELINE|RUN")]
     pub(crate) baseline: PathBuf,
     /// Relative difference that counts as equal.
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.1, allow_negative_numbers = true)]
     pub(crate) tolerance: f64,
     /// Exit with code 12 when the data cannot give a verdict.
     #[arg(long)]

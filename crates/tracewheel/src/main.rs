@@ -38,8 +38,24 @@ fn main() -> ExitCode {
 }
 
 fn report(output: &Output, failure: &Failure) -> ExitCode {
-    output.note(&format!("error: {:#}", failure.error));
+    output.note(&format!("error: {}", told(&failure.error)));
     ExitCode::from(failure.exit as u8)
+}
+
+/// An error and its causes on one line. A cause that its effect has told already is not told again: libraries differ
+/// in whether an error's own text ends with its cause.
+fn told(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if line.is_empty() {
+            line = text;
+        } else if !line.ends_with(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+    }
+    line
 }
 
 /// Structured logs go to stderr; data never does.
@@ -53,6 +69,15 @@ fn start_logs(filter: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    #[test]
+    fn a_cause_that_is_told_already_is_not_told_twice() {
+        let cause = anyhow::anyhow!("no such file");
+        let error = cause.context("cannot read x: no such file").context("no plan");
+        assert_eq!(super::told(&error), "no plan: cannot read x: no such file");
+        let error = anyhow::anyhow!("no such file").context("cannot read x");
+        assert_eq!(super::told(&error), "cannot read x: no such file");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -14,6 +14,8 @@ mod demo;
 mod failures;
 #[path = "whole/harness.rs"]
 mod harness;
+#[path = "whole/misuse.rs"]
+mod misuse;
 #[path = "whole/secrets.rs"]
 mod secrets;
 #[path = "whole/truth.rs"]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tracewheel_analysis::comparison::{Comparison, Verdict};
-use tracewheel_analysis::{AnalysisError, Baseline, CompareOptions};
+use tracewheel_analysis::{Baseline, CompareOptions};
 use tracewheel_record::Run;
 use tracewheel_timeline::Timeline;
 
@@ -37,13 +37,6 @@ pub(crate) fn compare(run: &Path, baseline: &Path, options: &CompareOptions) -> 
         let timeline = Timeline::open(baseline).or_exit(Exit::Usage)?;
         tracewheel_analysis::compare(&replay, Baseline::Timeline(&timeline), options)
     };
-    comparison.map_err(|error| {
-        let exit = match &error {
-            AnalysisError::Option { .. }
-            | AnalysisError::Empty { .. }
-            | AnalysisError::NothingMatches { .. } => Exit::Usage,
-            _ => Exit::Internal,
-        };
-        Failure::new(exit, error)
-    })
+    // Whatever an analysis refuses is one of its inputs: a broken part, another timeline, an option.
+    comparison.or_exit(Exit::Usage)
 }

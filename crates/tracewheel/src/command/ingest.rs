@@ -1,7 +1,7 @@
 //! `tracewheel ingest`
 
 use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, Zone};
-use tracewheel_timeline::TtftKind;
+use tracewheel_timeline::{TimelineError, TtftKind};
 
 use crate::cli::IngestArgs;
 use crate::exit::{Exit, Failure, Or};
@@ -26,7 +26,14 @@ pub(crate) fn import(args: &IngestArgs) -> Result<IngestReport, Failure> {
     let options = options(args)?;
     let inputs = args.inputs.iter().map(|path| Input::from_argument(path)).collect();
     tracewheel_ingest::ingest(inputs, options, &args.output).map_err(|error| {
-        let exit = if matches!(error, IngestError::Write { .. }) { Exit::Output } else { Exit::Usage };
+        let exit = match &error {
+            // What stands there is not to be replaced: another --output is the remedy, not another disk.
+            IngestError::Write { source, .. } if matches!(**source, TimelineError::Occupied { .. }) => {
+                Exit::Usage
+            }
+            IngestError::Write { .. } => Exit::Output,
+            _ => Exit::Usage,
+        };
         Failure::new(exit, error)
     })
 }

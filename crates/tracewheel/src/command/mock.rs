@@ -1,7 +1,7 @@
 //! `tracewheel mock`
 
 use tracewheel_clock::RunClock;
-use tracewheel_mock::{Mock, MockConfig};
+use tracewheel_mock::{Mock, MockConfig, MockError};
 
 use crate::cli::MockArgs;
 use crate::exit::{Exit, Failure, Or};
@@ -15,7 +15,14 @@ pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
         output.data(&config.describe())?;
         return Ok(Exit::Done);
     }
-    let mock = Mock::bind(config, args.listen, RunClock::start()).or_exit(Exit::Usage)?;
+    let mock = Mock::bind(config, args.listen, RunClock::start()).map_err(|error| {
+        let exit = match &error {
+            MockError::Log(_) => Exit::Output,
+            MockError::System { .. } => Exit::Internal,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    })?;
     output.note(&format!("mock LLM endpoint on http://{} (Ctrl-C ends it)", mock.local_addr()));
     signals::wait()?;
     mock.shutdown().or_exit(Exit::Output)?;
