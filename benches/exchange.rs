@@ -9,6 +9,7 @@
 //! turns. `cargo bench -p benches --bench exchange`; without `--bench` (under `cargo test`) a few exchanges only.
 #![allow(clippy::print_stdout, missing_docs)]
 
+#[allow(dead_code, reason = "the other bench takes more from it")]
 #[path = "replay_send_error/witness.rs"]
 mod witness;
 

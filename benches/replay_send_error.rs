@@ -87,7 +87,9 @@ fn show(name: &str, rate: u32, errors: &[i64]) {
     let median = sorted[sorted.len() / 2];
     let mut distances: Vec<i64> = errors.iter().map(|error| (error - median).abs()).collect();
     distances.sort_unstable();
-    let at = |q: f64| distances[((q * distances.len() as f64).ceil() as usize).clamp(1, distances.len()) - 1] / 1_000;
+    let at = |q: f64| {
+        distances[((q * distances.len() as f64).ceil() as usize).clamp(1, distances.len()) - 1] / 1_000
+    };
     println!(
         "{name:<26} {rate:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
         distances.len(),

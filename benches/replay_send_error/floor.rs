@@ -23,7 +23,9 @@ pub(crate) fn send(addr: SocketAddr, offsets: &[i64]) -> i64 {
         for (number, (offset, request)) in offsets.iter().zip(&requests).enumerate() {
             let connection = &mut connections[number % CONNECTIONS];
             // The answer before must be out of the way; it came long ago, unless there is a jam.
-            while !matches!(connection.read(&mut waste), Err(error) if error.kind() == ErrorKind::WouldBlock) {}
+            while !matches!(connection.read(&mut waste), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            {
+            }
             let at = start.plus(*offset);
             blocking::sleep(at.since(clock.now()) - SPIN_NS);
             while clock.now() < at {

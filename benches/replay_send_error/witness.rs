@@ -24,8 +24,11 @@ impl Witness {
         let shared = Arc::clone(&arrivals);
         let (told, addr) = sync_channel(1);
         std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_io().event_interval(1).build().expect("a runtime");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .event_interval(1)
+                .build()
+                .expect("a runtime");
             runtime.block_on(async {
                 let clock = RunClock::start();
                 let any = SocketAddr::from(([127, 0, 0, 1], 0));

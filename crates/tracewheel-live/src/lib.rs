@@ -24,7 +24,8 @@ impl ProgressLine {
     /// without a terminal on stderr, the events are taken and nothing is drawn.
     pub fn start(events: Receiver<ReplayEvent>, visible: bool) -> Self {
         let thread = std::thread::spawn(move || {
-            let target = if visible { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
+            let target =
+                if visible { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
             let bar = ProgressBar::with_draw_target(None, target);
             for event in events {
                 draw(&bar, &event);

@@ -77,11 +77,11 @@ fn conclusion(comparison: &Comparison) -> String {
         .collect();
     if outside.is_empty() {
         format!(
-            "agrees with production: all {} of TTFT and E2E p50 and p95 lie in its intervals",
+            "no difference to production shows: all {} of TTFT and E2E p50 and p95 lie in its intervals",
             entries.len()
         )
     } else {
-        format!("does not agree with production: {}", outside.join(", "))
+        format!("differs from production: {}", outside.join(", "))
     }
 }
 

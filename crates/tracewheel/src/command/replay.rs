@@ -5,7 +5,9 @@ use std::sync::mpsc::sync_channel;
 
 use tracewheel_analysis::SummaryOptions;
 use tracewheel_live::ProgressLine;
-use tracewheel_replay::{ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal};
+use tracewheel_replay::{
+    ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
+};
 use tracewheel_timeline::Timeline;
 use tracewheel_workload::{Plan, PlanOptions, UnknownTokens, Window};
 
@@ -73,10 +75,11 @@ pub(crate) fn exit_of(report: &RunReport) -> Exit {
 }
 
 fn failure(error: ReplayError) -> Failure {
-    let exit = match &error {
-        ReplayError::Config { .. } => Exit::Usage,
-        ReplayError::RecorderBehind { .. } => Exit::Output,
-        _ => Exit::Internal,
+    let exit = match error.class() {
+        ErrorClass::Usage => Exit::Usage,
+        ErrorClass::Target => Exit::Target,
+        ErrorClass::Output => Exit::Output,
+        ErrorClass::Internal => Exit::Internal,
     };
     Failure::new(exit, error)
 }
