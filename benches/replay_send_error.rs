@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
+use tracewheel_record::Run;
 use tracewheel_replay::{ReplayConfig, RunReport, StopSignal};
 use tracewheel_workload::{Plan, request_id};
 
@@ -41,15 +42,7 @@ fn main() {
         show("floor: bare loop", rate, &by_floor(&witness, &offsets));
         let (errors, report) = by_replay(&witness, &plan, folder.path());
         show("replay", rate, &errors);
-        let late = report.lateness;
-        let us = |ns: Option<i64>| ns.unwrap_or(0) / 1_000;
-        println!(
-            "  lateness by its own account: p50 {} p99 {} max {} µs; {} connections",
-            us(late.p50_ns),
-            us(late.p99_ns),
-            us(late.max_ns),
-            report.connections
-        );
+        account(&report);
     }
 }
 
@@ -78,6 +71,30 @@ fn by_replay(witness: &Witness, plan: &Plan, folder: &Path) -> (Vec<i64>, RunRep
         .map(|planned| arrivals[&request_id(digest, planned.row, 0)] - planned.planned_ns)
         .collect();
     (errors, report)
+}
+
+/// Prints where the replay itself says that the time went, over first attempts.
+fn account(report: &RunReport) {
+    let run = Run::open(&report.run_dir).expect("a closed run");
+    let (mut wheel, mut write) = (Vec::new(), Vec::new());
+    for attempt in run.attempts().expect("the attempts are there") {
+        let attempt = attempt.expect("a whole part");
+        let (Some(released), Some(written)) = (attempt.released_ns, attempt.first_write_ns) else { continue };
+        wheel.push(released - attempt.due_ns);
+        write.push(written - released);
+    }
+    let quantiles = |mut values: Vec<i64>| {
+        values.sort_unstable();
+        let at =
+            |q: f64| values[((q * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1] / 1_000;
+        format!("p50 {} p99 {} max {}", at(0.5), at(0.99), at(1.0))
+    };
+    println!(
+        "  due to released: {}; released to written: {} µs; {} connections",
+        quantiles(wheel),
+        quantiles(write),
+        report.connections
+    );
 }
 
 /// Prints the quantiles of the distances from the median.

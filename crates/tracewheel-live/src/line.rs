@@ -5,7 +5,7 @@ use tracewheel_replay::Tick;
 /// One tick in words: in flight, failed, how late, the TTFT that users feel, and the time left.
 pub fn tick_text(tick: &Tick) -> String {
     if tick.phase == "prime" {
-        return "filling the prompt cache".to_owned();
+        return "getting ready".to_owned();
     }
     let mut parts = vec![format!("{} in flight", tick.in_flight)];
     if tick.failed > 0 {

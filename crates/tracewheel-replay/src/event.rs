@@ -40,7 +40,7 @@ pub struct Started {
 /// Progress of a running replay. Counts are since the start of the measured phase, quantiles too.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tick {
-    /// `prime` while a cache is being filled, else `measure`, then `drain`.
+    /// `prime` before the measured phase (connections, a cache to fill), then `measure`, then `drain`.
     pub phase: &'static str,
     /// Time since the measured phase began, in nanoseconds; negative before.
     pub elapsed_ns: i64,

@@ -4,6 +4,7 @@
 //! pays the system call that would wake it.
 
 mod decode;
+mod echo;
 mod health;
 mod totals;
 

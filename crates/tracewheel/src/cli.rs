@@ -79,12 +79,15 @@ pub(crate) struct IngestArgs {
     /// A unit may follow: `ttft=first:ms`.
     #[arg(long, value_name = "FIELD=COLUMN,...", value_delimiter = ',')]
     pub(crate) map: Vec<String>,
-    /// Zone of wall times that carry none: `UTC` or an offset like `+02:00`.
+    /// Zone of wall times that carry none: `UTC`, an offset like `+02:00`, or a name like `Europe/Berlin`.
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
     pub(crate) zone: Option<String>,
     /// What the logged TTFT ends at: token, first_chunk, first_byte, headers or upstream_headers.
     #[arg(long, value_name = "KIND")]
     pub(crate) ttft_kind: Option<String>,
+    /// Whether logged token totals contain their parts (cached, reasoning): auto, inclusive or exclusive.
+    #[arg(long, value_name = "RULE", default_value = "auto")]
+    pub(crate) token_rule: String,
     /// Tokens of a prefix block, where the format does not say.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) block_tokens: Option<u32>,
@@ -94,7 +97,8 @@ pub(crate) struct IngestArgs {
     /// Exit with code 20 when more rows than this are rejected.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) max_rejects: u64,
-    /// File with the secret key for hashing ids (created when missing); without it a key of this import alone.
+    /// File with the secret key for hashing ids, made when missing; without it the user's own key file
+    /// (`tracewheel/key` in the configuration folder).
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Print the import report as JSON.

@@ -1,5 +1,6 @@
 //! From raw bytes and read stamps to an attempt's row.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tracewheel_protocol::{Event, Provider, ReportedHeaders, ResponseHead, StreamEnd, Usage};
@@ -7,6 +8,7 @@ use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow};
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Protocol, Reason, Source};
 use tracewheel_transport::{ExchangeOutcome, Response};
 
+use super::echo::without_prompt;
 use crate::message::EndedAttempt;
 use crate::stamp::best_ns;
 
@@ -59,6 +61,11 @@ pub(super) fn attempt(provider: &dyn Provider, ended: &EndedAttempt) -> (Attempt
     body(&mut record, &mut decoded, provider, outcome, response);
     if record.status == AttemptStatus::Failed && record.error_body.is_none() {
         record.error_body = error_text(outcome, response).or_else(|| transport_text(ended.detail.as_deref()));
+    }
+    if let Some(said) = &record.error_body
+        && let Cow::Owned(kept) = without_prompt(said)
+    {
+        record.error_body = Some(Arc::from(kept));
     }
     (record, decoded)
 }

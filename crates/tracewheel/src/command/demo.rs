@@ -165,6 +165,7 @@ impl<'a> Stage<'a> {
             map: Vec::new(),
             zone: None,
             ttft_kind: None,
+            token_rule: "auto".into(),
             block_tokens: None,
             fold_retries: false,
             max_rejects: 0,

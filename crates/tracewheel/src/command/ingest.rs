@@ -1,6 +1,6 @@
 //! `tracewheel ingest`
 
-use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, Zone};
+use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, TokenRule, Zone};
 use tracewheel_timeline::{TimelineError, TtftKind};
 
 use crate::cli::IngestArgs;
@@ -55,6 +55,16 @@ fn options(args: &IngestArgs) -> Result<IngestOptions, Failure> {
                 ))
             })?);
     }
+    options.token_rule = match args.token_rule.as_str() {
+        "auto" => TokenRule::Auto,
+        "inclusive" => TokenRule::Inclusive,
+        "exclusive" => TokenRule::Exclusive,
+        other => {
+            return Err(Failure::usage(format!(
+                "--token-rule `{other}` is no rule: auto, inclusive or exclusive"
+            )));
+        }
+    };
     options.block_tokens = args.block_tokens;
     options.fold_retries = args.fold_retries;
     options.max_rejects = Some(args.max_rejects);
