@@ -160,6 +160,9 @@ impl Prefetch {
         for (number, planned) in plan.requests().enumerate() {
             let planned = planned?;
             let mut record = Box::new(record_of(&planned, Phase::Measure));
+            if planned.body.is_none() {
+                record.predicted_cached_tokens = self.renderer.config.cache.predicted_cached_tokens(&planned);
+            }
             if self.shared.halt() > Halt::Running {
                 self.unsent(record);
                 continue;

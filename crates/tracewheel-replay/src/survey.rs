@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tracewheel_record::manifest::DistributionSection;
 use tracewheel_timeline::vocab::BodyState;
-use tracewheel_workload::{Plan, WorkloadError};
+use tracewheel_workload::{CacheMode, Plan, WorkloadError};
 
 use crate::histogram::Histogram;
 
@@ -31,8 +31,8 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Goes over the plan.
-    pub(crate) fn of(plan: &Plan) -> Result<Survey, WorkloadError> {
+    /// Goes over the plan; the cache mode says what is expected of the cache.
+    pub(crate) fn of(plan: &Plan, cache: CacheMode) -> Result<Survey, WorkloadError> {
         let mut survey = Survey::default();
         let (mut input, mut output) = (Sizes::default(), Sizes::default());
         let (mut cached, mut of) = (0u64, 0u64);
@@ -57,7 +57,12 @@ impl Survey {
             if planned.body_state == BodyState::Full && planned.body.is_some() {
                 survey.recorded_bodies += 1;
             }
-            if let Some(predicted) = planned.predicted_cached_tokens {
+            let predicted = if planned.body.is_some() {
+                planned.predicted_cached_tokens
+            } else {
+                cache.predicted_cached_tokens(&planned)
+            };
+            if let Some(predicted) = predicted {
                 cached += u64::from(predicted);
                 of += u64::from(planned.input_tokens);
             }

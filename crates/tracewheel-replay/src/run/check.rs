@@ -56,7 +56,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     let uri = endpoint
         .uri(provider.path())
         .map_err(|error| refuse("target", format!("{:?} has no usable path: {error}", config.target)))?;
-    let survey = Survey::of(plan).map_err(|source| ReplayError::Plan { source })?;
+    let survey = Survey::of(plan, config.cache).map_err(|source| ReplayError::Plan { source })?;
     if config.model.is_none()
         && let Some((row, count)) = survey.without_model
     {

@@ -9,7 +9,7 @@ use tracewheel_replay::{
     ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
 };
 use tracewheel_timeline::Timeline;
-use tracewheel_workload::{Plan, PlanOptions, UnknownTokens, Window};
+use tracewheel_workload::{Plan, PlanOptions, Window};
 
 use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
@@ -143,46 +143,13 @@ fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
         speed,
         seed: args.seed.unwrap_or(0),
         limit: args.limit,
-        unknown_tokens: unknown_tokens(args.unknown_tokens.as_deref())?,
+        unknown_tokens: args
+            .unknown_tokens
+            .as_deref()
+            .unwrap_or("refuse")
+            .parse()
+            .or_exit_with(Exit::Usage, || "--unknown-tokens".to_owned())?,
         model: args.model.clone(),
         ..PlanOptions::default()
     })
-}
-
-fn unknown_tokens(rule: Option<&str>) -> Result<UnknownTokens, Failure> {
-    let fill = |text: &str| {
-        let (input, output) = text.strip_prefix("fill:")?.split_once(',')?;
-        Some(UnknownTokens::Fill { input: input.parse().ok()?, output: output.parse().ok()? })
-    };
-    match rule {
-        None | Some("refuse") => Ok(UnknownTokens::Refuse),
-        Some("skip") => Ok(UnknownTokens::Skip),
-        Some(text) => fill(text).ok_or_else(|| {
-            Failure::usage(format!(
-                "--unknown-tokens `{text}` is no rule: write refuse, skip or fill:IN,OUT, as in fill:512,128"
-            ))
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rule_for_unknown_tokens_is_read_or_refused_with_the_choices() {
-        assert_eq!(unknown_tokens(None).ok(), Some(UnknownTokens::Refuse));
-        assert_eq!(unknown_tokens(Some("skip")).ok(), Some(UnknownTokens::Skip));
-        assert_eq!(
-            unknown_tokens(Some("fill:512,128")).ok(),
-            Some(UnknownTokens::Fill { input: 512, output: 128 })
-        );
-        for wrong in ["fill:", "fill:1", "fill:a,b", "guess"] {
-            assert_eq!(
-                unknown_tokens(Some(wrong)).err().map(|failure| failure.exit),
-                Some(Exit::Usage),
-                "{wrong}"
-            );
-        }
-    }
 }
