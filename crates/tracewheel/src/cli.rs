@@ -195,6 +195,10 @@ pub(crate) struct ReplayArgs {
     /// Rows without token counts: refuse, skip, or fill:IN,OUT.
     #[arg(long, value_name = "RULE")]
     pub(crate) unknown_tokens: Option<String>,
+    /// Answer lengths: exact (`ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey) or cap (only
+    /// the limit is sent; hosted APIs refuse more).
+    #[arg(long, value_name = "RULE")]
+    pub(crate) lengths: Option<String>,
     /// Most connections to hold open.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) connections: Option<u32>,

@@ -62,6 +62,7 @@ struct Replay {
     #[serde(default, deserialize_with = "duration_ns")]
     timeout: Option<i64>,
     unknown_tokens: Option<String>,
+    lengths: Option<String>,
     connections: Option<u32>,
     workers: Option<u16>,
 }
@@ -132,6 +133,7 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         closed_loop: args.closed_loop.or(file.replay.closed_loop),
         timeout: args.timeout.or(file.replay.timeout),
         unknown_tokens: args.unknown_tokens.or(file.replay.unknown_tokens),
+        lengths: args.lengths.or(file.replay.lengths),
         connections: args.connections.or(file.replay.connections),
         workers: args.workers.or(file.replay.workers),
         owner: args.owner.or(file.owner),

@@ -121,6 +121,11 @@ fn config(
     if let Some(workers) = args.workers {
         config.workers = Some(workers);
     }
+    config.force_length = match args.lengths.as_deref() {
+        None | Some("exact") => true,
+        Some("cap") => false,
+        Some(other) => return Err(Failure::usage(format!("--lengths `{other}` is no rule: exact or cap"))),
+    };
     config.max_connections = args.connections;
     config.scenario = serde_json::json!({ "file": scenario_text, "arguments": shown_arguments() });
     Ok(config)
