@@ -29,6 +29,20 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
                     replay open loop before comparing with production";
         warn("closed_loop", text.to_owned());
     }
+    let count = |name: &str| manifest.other.get(name).and_then(serde_json::Value::as_u64);
+    if let Some(rows) = count("rows_left_out") {
+        let text = format!(
+            "{rows} rows of the timeline had no token counts and were left out: less load than recorded, and production's \
+             failures among them are in no number"
+        );
+        warn("rows_left_out", text);
+    }
+    if let Some(requests) = count("requests_filled") {
+        warn(
+            "requests_filled",
+            format!("{requests} requests had no token counts and were sent with the ones given"),
+        );
+    }
     if let Some(fidelity) = &side.fidelity {
         if fidelity.faithful == Some(false) {
             let text = "the generator did not keep the schedule: use a machine with more free cores, or a slower replay";

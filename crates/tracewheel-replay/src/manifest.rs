@@ -1,5 +1,6 @@
 //! The manifest: filled in as far as known before the first send, completed at the end.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::json;
@@ -65,6 +66,7 @@ impl Known<'_> {
             clock: ClockSection::default(),
             scenario: self.scenario(),
             warnings: self.warnings(),
+            other: self.unknown_tokens(),
             ..Manifest::default()
         }
     }
@@ -161,6 +163,16 @@ impl Known<'_> {
                 .push("recorded bodies are sent as they are: the cache mode does not reach them".to_owned());
         }
         warnings
+    }
+
+    /// What became of rows without token counts, by the chosen rule; nothing where there were none.
+    fn unknown_tokens(&self) -> BTreeMap<String, serde_json::Value> {
+        let header = self.plan.header();
+        [("rows_left_out", header.rows_unknown_tokens), ("requests_filled", header.requests_filled)]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name.to_owned(), json!(count)))
+            .collect()
     }
 }
 

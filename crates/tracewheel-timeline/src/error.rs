@@ -28,7 +28,7 @@ pub enum TimelineError {
         found: &'static str,
     },
     /// A directory where a file is expected.
-    #[error("`{}` is a directory{}", path.display(), if *is_run { ": it holds a run, and only `compare` reads one" } else { ": name a timeline in it" })]
+    #[error("`{}` is a directory{}", path.display(), if *is_run { ": it holds a run, which `compare` and `inspect` read" } else { ": name a timeline in it" })]
     Directory {
         /// The directory.
         path: PathBuf,

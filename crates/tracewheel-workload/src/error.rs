@@ -13,7 +13,7 @@ pub enum WorkloadError {
     /// Rows without usable token counts, under [`UnknownTokens::Refuse`](crate::UnknownTokens::Refuse).
     #[error(
         "{count} of {rows} rows have an unknown or zero token count (first rows: {}); \
-         leave them out with `skip`, or give them counts with `fill:INPUT,OUTPUT`, as the rule for unknown tokens",
+         leave them out with the rule `--unknown-tokens skip`, or give them counts with `--unknown-tokens fill:INPUT,OUTPUT`",
         list(.first_rows)
     )]
     UnknownTokens {

@@ -51,7 +51,7 @@ pub(crate) enum ColorWhen {
 pub(crate) enum Command {
     /// Turn production logs into a timeline (one Parquet file).
     Ingest(IngestArgs),
-    /// Describe a timeline: rates, tokens, burstiness, prefix sharing, oddities.
+    /// Describe a timeline (rates, tokens, burstiness, prefix sharing, oddities), or sum up a run.
     Inspect(InspectArgs),
     /// Serve an LLM endpoint with queue, batching, prefix cache and rate limits.
     Mock(MockArgs),
@@ -109,9 +109,9 @@ pub(crate) struct IngestArgs {
 /// `tracewheel inspect`
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
-    /// The timeline.
-    #[arg(value_name = "TIMELINE")]
-    pub(crate) timeline: PathBuf,
+    /// A timeline, or the folder of a run.
+    #[arg(value_name = "TIMELINE|RUN")]
+    pub(crate) input: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -149,10 +149,10 @@ pub(crate) struct ReplayArgs {
     /// Scenario file; flags override it. `tracewheel.toml` in this folder is taken when it is there.
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
-    /// Where to send, for example `http://127.0.0.1:8000`.
+    /// Where to send, for example `http://127.0.0.1:8000` (plain HTTP/1.1). Needed, here or in the scenario.
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<String>,
-    /// Wire protocol: openai-chat or openai-completions.
+    /// Wire protocol: openai-chat or openai-completions. Needed, here or in the scenario.
     #[arg(long, value_name = "NAME")]
     pub(crate) protocol: Option<String>,
     /// Model to ask for.
@@ -170,32 +170,32 @@ pub(crate) struct ReplayArgs {
     /// End of the window (not included).
     #[arg(long, value_name = "OFFSET", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) to: Option<i64>,
-    /// Divide every arrival offset by this: 2, 0.5, 1/3.
+    /// Divide every arrival offset by this: 2, 0.5, 1/3. Default 1.
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     pub(crate) speed: Option<String>,
     /// At most this many requests.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
-    /// Seed of prompts and back-off jitter.
+    /// Seed of prompts and back-off jitter. Default 0.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
-    /// Retry policy: none, openai-sdk or anthropic-sdk.
+    /// Retry policy: none (the default), openai-sdk or anthropic-sdk.
     #[arg(long, value_name = "NAME")]
     pub(crate) retry: Option<String>,
-    /// Prompt cache state: natural (the trace's own sharing), cold, warm (prompts sent ahead), or
+    /// Prompt cache state: natural (the default: the trace's own sharing), cold, warm (prompts sent ahead), or
     /// mix:SHARE (warm for that share of the requests).
     #[arg(long, value_name = "MODE")]
     pub(crate) cache: Option<String>,
     /// Ignore the arrival times and keep N requests in flight, as naive benches do; labelled in every output.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) closed_loop: Option<u32>,
-    /// Give up on a request after this long.
+    /// Give up on a request after this long. Default 600s.
     #[arg(long, value_name = "DURATION", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) timeout: Option<i64>,
-    /// Rows without token counts: refuse, skip, or fill:IN,OUT.
+    /// Rows without token counts: refuse (the default), skip, or fill:IN,OUT.
     #[arg(long, value_name = "RULE")]
     pub(crate) unknown_tokens: Option<String>,
-    /// Answer lengths: exact (`ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey) or cap (only
+    /// Answer lengths: exact (the default: `ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey) or cap (only
     /// the limit is sent; hosted APIs refuse more).
     #[arg(long, value_name = "RULE")]
     pub(crate) lengths: Option<String>,
@@ -208,7 +208,7 @@ pub(crate) struct ReplayArgs {
     /// Who answers for this run; goes into the manifest.
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
-    /// Folder for runs.
+    /// Folder for runs. Default `runs`.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Print the run's summary as JSON.

@@ -196,6 +196,8 @@ impl<'a> Stage<'a> {
             protocol: Some("openai-chat".into()),
             model: Some("demo-model".into()),
             retry: Some("openai-sdk".into()),
+            // A request that was refused to the end has no answer in the log to take a length from.
+            unknown_tokens: Some("fill:1000,200".into()),
             output: Some(self.folder.join("runs")),
             ..ReplayArgs::default()
         }

@@ -3,14 +3,24 @@
 use tracewheel_timeline::{Timeline, TimelineStats};
 
 use crate::cli::InspectArgs;
+use crate::command::replay;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
-/// Prints what a timeline holds.
+/// Prints what a timeline or a run holds.
 pub(crate) fn run(args: &InspectArgs, output: &Output) -> Result<Exit, Failure> {
-    let timeline = Timeline::open(&args.timeline).or_exit(Exit::Usage)?;
+    if args.input.is_dir() {
+        let summary = replay::summary(&args.input).or_exit(Exit::Usage)?;
+        if args.json {
+            output.json(&summary)?;
+        } else {
+            output.data(&tracewheel_report::summary_text(&summary, output.style()))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let timeline = Timeline::open(&args.input).or_exit(Exit::Usage)?;
     let stats = TimelineStats::collect(&timeline)
-        .or_exit_with(Exit::Usage, || format!("cannot read {}", args.timeline.display()))?;
+        .or_exit_with(Exit::Usage, || format!("cannot read {}", args.input.display()))?;
     if args.json {
         output.json(&stats)?;
     } else {

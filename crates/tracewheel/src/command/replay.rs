@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
-use tracewheel_analysis::SummaryOptions;
+use tracewheel_analysis::{ReplaySummary, SummaryOptions};
 use tracewheel_live::ProgressLine;
 use tracewheel_replay::{
     ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
@@ -22,15 +22,43 @@ const EVENT_QUEUE: usize = 64;
 /// Replays, shows progress, and prints the summary.
 pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let (args, scenario_text) = scenario::complete(args)?;
+    if scenario_text.is_some() {
+        let path = args.scenario.as_deref().unwrap_or(Path::new(scenario::DEFAULT_NAME));
+        output.note(&format!("scenario: {}", path.display()));
+    }
     let stop = StopSignal::new();
     signals::stop_on_signals(&stop)?;
     let report = replay(&args, scenario_text, &stop, output)?;
     if args.json {
         output.json(&report)?;
     } else {
-        output.data(&summary(&report.run_dir, output)?)?;
+        let summary = summary(&report.run_dir).or_exit(Exit::Internal)?;
+        output.data(&tracewheel_report::summary_text(&summary, output.style()))?;
     }
-    Ok(exit_of(&report))
+    let exit = exit_of(&report);
+    if exit == Exit::Target {
+        output.note(&format!("error: {}", why_in_vain(&report)));
+    } else if !args.json
+        && let Some(timeline) = &args.timeline
+    {
+        let (run, timeline) = (report.run_dir.display(), timeline.display());
+        output.note(&format!("next: tracewheel compare {run} --with {timeline}"));
+    }
+    Ok(exit)
+}
+
+/// Why no request was answered, for the person at the terminal.
+fn why_in_vain(report: &RunReport) -> String {
+    if let Some(reason) = &report.gave_up {
+        return format!("{reason} (the run {} tells what was sent)", report.run_dir.display());
+    }
+    let reasons: Vec<String> =
+        report.reasons.iter().map(|(reason, requests)| format!("{reason} {requests}")).collect();
+    let run = report.run_dir.display();
+    format!(
+        "no request was answered: {} (the answers stand in {run}/attempts, column error_body)",
+        reasons.join(", ")
+    )
 }
 
 /// The replay without its output, for the demo.
@@ -56,10 +84,12 @@ pub(crate) fn replay(
 }
 
 /// The summary of the run that lies in `run_dir`, made from the run alone.
-pub(crate) fn summary(run_dir: &Path, output: &Output) -> Result<String, Failure> {
-    let run = tracewheel_record::Run::open(run_dir).or_exit(Exit::Internal)?;
-    let summary = tracewheel_analysis::summarise(&run, &SummaryOptions::default()).or_exit(Exit::Internal)?;
-    Ok(tracewheel_report::summary_text(&summary, output.style()))
+///
+/// # Errors
+/// When the run cannot be read or holds nothing measured.
+pub(crate) fn summary(run_dir: &Path) -> anyhow::Result<ReplaySummary> {
+    let run = tracewheel_record::Run::open(run_dir)?;
+    Ok(tracewheel_analysis::summarise(&run, &SummaryOptions::default())?)
 }
 
 /// The exit code that a finished run leads to.

@@ -62,6 +62,36 @@ fn standard_input_is_read_and_what_is_wrong_in_it_is_told_by_position() {
 }
 
 #[test]
+fn rows_without_token_counts_are_refused_or_left_out_and_then_every_summary_says_so() {
+    let place = Place::new();
+    let rows = "ts,in,out\n2026-01-01T00:00:00Z,10,5\n2026-01-01T00:00:01Z,10,\n2026-01-01T00:00:02Z,11,6\n";
+    place.write("log.csv", rows);
+    let map = "arrival=ts,input_tokens=in,output_tokens=out";
+    place.expect(0, &["ingest", "log.csv", "-o", "t.parquet", "--map", map]);
+    let mock = place.mock(QUICK);
+    let base = [
+        "replay",
+        "t.parquet",
+        "--target",
+        &mock.url,
+        "--protocol",
+        "openai-chat",
+        "--model",
+        "m",
+        "--speed",
+        "10",
+    ];
+    assert!(place.fails(2, &base).contains("--unknown-tokens skip"));
+    let told = place.expect(0, &[&base[..], &["--unknown-tokens", "skip"]].concat());
+    assert!(told.contains("rows_left_out"), "{told}");
+    let run = std::fs::read_dir(place.path("runs")).unwrap().next().unwrap().unwrap().path();
+    let again = place.expect(0, &["inspect", run.to_str().unwrap()]);
+    assert_eq!(again, told, "a run can be summed up again");
+    let warnings = &place.json(0, &["inspect", run.to_str().unwrap(), "--json"])["warnings"];
+    assert_eq!(warnings[0]["code"], "rows_left_out");
+}
+
+#[test]
 fn the_scenario_file_replaces_the_flags() {
     let place = Place::new();
     place.small_timeline(4);

@@ -51,8 +51,12 @@ fn a_target_that_is_not_there_fails_every_request_with_the_reason() {
     let place = Place::new();
     place.small_timeline(5);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let report = replay(&place, 30, &format!("http://127.0.0.1:{port}"), &[]);
+    let target = format!("http://127.0.0.1:{port}");
+    let report = replay(&place, 30, &target, &[]);
     assert_eq!(report["counts"]["ok"], 0);
+    let base = ["replay", "t.parquet", "--target", &target, "--protocol", "openai-chat", "--model", "m"];
+    let told = place.fails(30, &base);
+    assert!(told.contains("error: cannot connect") && told.contains("refused"), "{told}");
 }
 
 #[test]

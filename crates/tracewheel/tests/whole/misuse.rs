@@ -117,7 +117,7 @@ fn a_broken_run_is_a_bad_input_and_no_internal_error() {
     let target = ["--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
     let report = place.json(0, &[&["replay", "t.parquet", "--speed", "100"][..], &target].concat());
     let run = report["run_dir"].as_str().unwrap();
-    assert!(place.fails(2, &["inspect", run]).contains("`compare`"));
+    assert!(place.fails(2, &[&["replay", run][..], &target].concat()).contains("`compare`"));
     place.fails(2, &["compare", "t.parquet", "--with", run]);
     for table in ["requests", "attempts", "health"] {
         let part = place.path(run).join(table).join("part-0-0.parquet");
