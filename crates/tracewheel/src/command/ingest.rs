@@ -18,7 +18,17 @@ pub(crate) fn run(args: &IngestArgs, output: &Output) -> Result<Exit, Failure> {
     } else {
         output.data(&summary::text(&report, &args.output))?;
     }
-    Ok(if report.over_reject_limit { Exit::Rejected } else { Exit::Done })
+    if report.over_reject_limit {
+        output.note(&format!(
+            "error: {} rows were rejected and --max-rejects is {}; the {} good ones are in {}",
+            report.rows_rejected,
+            args.max_rejects,
+            report.rows_kept,
+            args.output.display()
+        ));
+        return Ok(Exit::Rejected);
+    }
+    Ok(Exit::Done)
 }
 
 /// The import without its output, for the demo.
