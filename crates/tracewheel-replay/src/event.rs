@@ -35,13 +35,20 @@ pub struct Started {
     pub span_ns: i64,
     /// The target's URL.
     pub target: String,
+    /// Whether the recorded arrival times are ignored.
+    pub closed_loop: bool,
 }
+
+/// Lateness from which a first attempt counts into [`Tick::late`], in nanoseconds.
+pub const LATE_BOUND_NS: i64 = 1_000_000;
 
 /// Progress of a running replay. Counts are since the start of the measured phase, quantiles too.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tick {
     /// `prime` before the measured phase (connections, a cache to fill), then `measure`, then `drain`.
     pub phase: &'static str,
+    /// When the tick was made, on the run's clock, in nanoseconds.
+    pub at_ns: i64,
     /// Time since the measured phase began, in nanoseconds; negative before.
     pub elapsed_ns: i64,
     /// Requests in the plan.
@@ -66,6 +73,10 @@ pub struct Tick {
     pub late_p50_ns: Option<i64>,
     /// 99th percentile of lateness, in nanoseconds.
     pub late_p99_ns: Option<i64>,
+    /// First attempts whose lateness was above [`LATE_BOUND_NS`].
+    pub late: u64,
+    /// The greatest lateness, in nanoseconds; `None` before the first.
+    pub late_max_ns: Option<i64>,
     /// Median time to the first output event from due, in nanoseconds.
     pub ttft_p50_ns: Option<i64>,
     /// 95th percentile of the time to the first output event from due, in nanoseconds.

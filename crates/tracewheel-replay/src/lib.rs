@@ -21,10 +21,10 @@ mod worker;
 
 pub use config::{LookAhead, RecorderQueue, ReplayConfig, Secret};
 pub use error::{ErrorClass, ReplayError};
-pub use event::{ReplayEvent, Started, Tick};
+pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};
 pub use report::{Counts, Quantiles, RunReport};
 pub use retry::{LongerDelay, RetryPolicy, StatusRange};
 pub use run::run;
 pub use stop::{StopLevel, StopSignal};
-pub use tracewheel_protocol::{LimitField, TokenDetail};
+pub use tracewheel_protocol::{LimitField, PROVIDERS, TokenDetail};
 pub use tracewheel_workload::CacheMode;

@@ -56,6 +56,7 @@ pub fn run(
         planned: plan.header().requests,
         span_ns: plan.header().span_ns,
         target: checked.endpoint.url(),
+        closed_loop: config.closed_loop.is_some(),
     };
     let _missed = events.try_send(ReplayEvent::Started(started.clone()));
     let report = std::thread::scope(|scope| {

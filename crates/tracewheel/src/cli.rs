@@ -1,49 +1,55 @@
-//! The command line: one struct a command, flags only; what they do stands in `command/`.
+//! The command line: one struct a command, flags only; what they do stands in `command/`, how the help looks in
+//! `cli/help.rs`.
+
+mod help;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::time::parse_ns;
 
+pub(crate) use help::command;
+
 /// Replay recorded production traffic against an LLM endpoint and compare the latency with what production saw.
-///
-/// The three jobs:
-///   tracewheel ingest gateway.jsonl -o yesterday.parquet          logs to a timeline
-///   tracewheel replay yesterday.parquet --target http://HOST:PORT --protocol openai-chat --model M -o runs/
-///   tracewheel compare runs/ID --with yesterday.parquet           replay against production
-///
-/// No endpoint at hand? `tracewheel demo` shows all of it in a minute, `tracewheel mock` is an endpoint.
 #[derive(Debug, Parser)]
-#[command(
-    name = "tracewheel",
-    version,
-    verbatim_doc_comment,
-    max_term_width = 110,
-    arg_required_else_help = true
-)]
+#[command(name = "tracewheel", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Colour of tables and messages.
-    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto)]
-    pub(crate) color: ColorWhen,
-    /// Log filter for stderr, for example `info` or `tracewheel_replay=debug`.
-    #[arg(long, global = true, value_name = "FILTER", default_value = "warn")]
-    pub(crate) log: String,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
 }
 
-/// When to colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorWhen {
-    /// On a terminal, unless `NO_COLOR` is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
+/// How every command talks to a person.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OutputArgs {
+    /// Colour of tables and messages.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: String,
+    /// Progress of long work, on stderr.
+    #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
+    pub(crate) progress: String,
+}
+
+/// Structured logs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LogArgs {
+    /// Which log events to show: `info`, or `warn,tracewheel_replay=debug`; without it the variable `TRACEWHEEL_LOG`,
+    /// else `warn`.
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// How log events look.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: String,
+    /// Append log events to a file instead of stderr.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
 }
 
 /// The commands.
@@ -61,6 +67,10 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Show the whole way in a minute: a production, its log, a naive bench, a replay, the verdict.
     Demo(DemoArgs),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgs),
+    /// Write the man pages.
+    Man(ManArgs),
 }
 
 /// `tracewheel ingest`
@@ -82,10 +92,10 @@ pub(crate) struct IngestArgs {
     /// Zone of wall times that carry none: `UTC`, an offset like `+02:00`, or a name like `Europe/Berlin`.
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
     pub(crate) zone: Option<String>,
-    /// What the logged TTFT ends at: token, first_chunk, first_byte, headers or upstream_headers.
+    /// What the logged TTFT ends at.
     #[arg(long, value_name = "KIND")]
     pub(crate) ttft_kind: Option<String>,
-    /// Whether logged token totals contain their parts (cached, reasoning): auto, inclusive or exclusive.
+    /// Whether logged token totals contain their parts (cached, reasoning).
     #[arg(long, value_name = "RULE", default_value = "auto")]
     pub(crate) token_rule: String,
     /// Tokens of a prefix block, where the format does not say.
@@ -138,6 +148,9 @@ pub(crate) struct MockArgs {
     /// Print the model in words and exit.
     #[arg(long)]
     pub(crate) describe: bool,
+    /// With `--describe`: print the whole configuration as JSON.
+    #[arg(long, requires = "describe")]
+    pub(crate) json: bool,
 }
 
 /// `tracewheel replay`
@@ -152,7 +165,7 @@ pub(crate) struct ReplayArgs {
     /// Where to send, for example `http://127.0.0.1:8000` (plain HTTP/1.1). Needed, here or in the scenario.
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<String>,
-    /// Wire protocol: openai-chat or openai-completions. Needed, here or in the scenario.
+    /// Wire protocol. Needed, here or in the scenario.
     #[arg(long, value_name = "NAME")]
     pub(crate) protocol: Option<String>,
     /// Model to ask for.
@@ -179,11 +192,10 @@ pub(crate) struct ReplayArgs {
     /// Seed of prompts and back-off jitter. Default 0.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
-    /// Retry policy: none (the default), openai-sdk or anthropic-sdk.
+    /// Retry policy: that of an SDK, or `none`, which is the default.
     #[arg(long, value_name = "NAME")]
     pub(crate) retry: Option<String>,
-    /// Prompt cache state: natural (the default: the trace's own sharing), cold, warm (prompts sent ahead), or
-    /// mix:SHARE (warm for that share of the requests).
+    /// State of the target's prompt cache. Default `natural`.
     #[arg(long, value_name = "MODE")]
     pub(crate) cache: Option<String>,
     /// Ignore the arrival times and keep N requests in flight, as naive benches do; labelled in every output.
@@ -192,11 +204,10 @@ pub(crate) struct ReplayArgs {
     /// Give up on a request after this long. Default 600s.
     #[arg(long, value_name = "DURATION", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) timeout: Option<i64>,
-    /// Rows without token counts: refuse (the default), skip, or fill:IN,OUT.
+    /// What to do with rows that have no token counts. Default `refuse`.
     #[arg(long, value_name = "RULE")]
     pub(crate) unknown_tokens: Option<String>,
-    /// Answer lengths: exact (the default: `ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey) or cap (only
-    /// the limit is sent; hosted APIs refuse more).
+    /// How the recorded answer lengths are asked for. Default `exact`.
     #[arg(long, value_name = "RULE")]
     pub(crate) lengths: Option<String>,
     /// Most connections to hold open.
@@ -245,4 +256,23 @@ pub(crate) struct DemoArgs {
     /// Print the three-way table as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `tracewheel completions`
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL", value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// `tracewheel man`
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Folder for the pages, one for each command. Without it the main page is printed.
+    #[arg(long, value_name = "DIR", conflicts_with = "markdown")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the whole command line as one page of Markdown.
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }

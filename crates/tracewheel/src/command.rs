@@ -1,8 +1,10 @@
 //! What each command does, one file a command.
 
 pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
+pub(crate) mod man;
 pub(crate) mod mock;
 pub(crate) mod replay;

@@ -1,26 +1,44 @@
 //! Production trace replay load generator for LLM and other streaming HTTP endpoints.
 
+mod choice;
 mod cli;
 mod command;
 mod exit;
+mod logs;
 mod output;
 mod scenario;
 mod secret;
 mod signals;
 mod time;
+mod waiting;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::{Cli, Command};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let output = Output::new(cli.color);
-    if let Err(failure) = start_logs(&cli.log) {
+    let parsed = cli::command()
+        .color(color_of_help())
+        .try_get_matches()
+        .and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let output = match Output::new(&cli.output) {
+        Ok(output) => output,
+        Err(failure) => {
+            let _ = writeln!(anstream::stderr(), "error: {}", told(&failure.error));
+            return ExitCode::from(failure.exit as u8);
+        }
+    };
+    if let Err(failure) = logs::start(&cli.logs, output.screen(), output.colored()) {
         return report(&output, &failure);
     }
     let outcome = match cli.command {
@@ -30,10 +48,43 @@ fn main() -> ExitCode {
         Command::Replay(args) => command::replay::run(*args, &output),
         Command::Compare(args) => command::compare::run(&args, &output),
         Command::Demo(args) => command::demo::run(&args, &output),
+        Command::Completions(args) => command::completions::run(&args, &output),
+        Command::Man(args) => command::man::run(&args, &output),
     };
     match outcome {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => report(&output, &failure),
+    }
+}
+
+/// Help that was asked for, or a command line that cannot be understood.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // A reader that has seen enough, or none at all, is no reason for another error.
+    let _ = error.print();
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && std::path::Path::new(word).exists()
+    {
+        let _ = writeln!(
+            anstream::stderr(),
+            "\n`{word}` is a file, not a command: `tracewheel inspect {word}` describes a timeline or a run, `tracewheel \
+             ingest {word} -o yesterday.parquet` reads a log"
+        );
+    }
+    ExitCode::from(if error.use_stderr() { Exit::Usage } else { Exit::Done } as u8)
+}
+
+/// `--color`, looked up before the command line is understood: what cannot be understood is coloured too.
+fn color_of_help() -> clap::ColorChoice {
+    let args: Vec<_> = std::env::args_os().collect();
+    let told = args.iter().enumerate().find_map(|(position, arg)| match arg.to_str()? {
+        "--color" => args.get(position + 1)?.to_str(),
+        arg => arg.strip_prefix("--color="),
+    });
+    match told {
+        Some("always") => clap::ColorChoice::Always,
+        Some("never") => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
     }
 }
 
@@ -58,18 +109,8 @@ fn told(error: &anyhow::Error) -> String {
     line
 }
 
-/// Structured logs go to stderr; data never does.
-fn start_logs(filter: &str) -> Result<(), Failure> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter)
-        .map_err(|error| Failure::usage(format!("--log `{filter}`: {error}; write it like `info`")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn a_cause_that_is_told_already_is_not_told_twice() {
         let cause = anyhow::anyhow!("no such file");
@@ -81,6 +122,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        crate::cli::Cli::command().debug_assert();
+        crate::cli::command().debug_assert();
     }
 }

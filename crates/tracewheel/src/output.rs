@@ -4,35 +4,60 @@ use std::io::{IsTerminal, Write};
 
 use anstream::ColorChoice;
 use serde::Serialize;
+use tracewheel_live::{Manner, Reporter, Screen};
 use tracewheel_report::Style;
 
-use crate::cli::ColorWhen;
+use crate::cli::OutputArgs;
 use crate::exit::{Exit, Failure, Or};
+use crate::time::parse_ns;
+
+/// Time between two plain lines of progress where nothing is said.
+const PLAIN_EVERY_NS: i64 = 10_000_000_000;
 
 /// Where a command writes.
 pub(crate) struct Output {
     choice: ColorChoice,
+    screen: Screen,
+    manner: Manner,
 }
 
 impl Output {
-    /// Decides on colour once, from the flag, `NO_COLOR` and the terminal.
-    pub(crate) fn new(when: ColorWhen) -> Self {
-        let choice = match when {
-            ColorWhen::Auto => anstream::AutoStream::choice(&std::io::stdout()),
-            ColorWhen::Always => ColorChoice::Always,
-            ColorWhen::Never => ColorChoice::Never,
-        };
-        Self { choice }
+    /// Decides on colour and progress once, from the flags, the environment and the terminal.
+    ///
+    /// # Errors
+    /// Usage, when the interval of `--progress plain:EVERY` is none.
+    pub(crate) fn new(args: &OutputArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            choice: match args.color.as_str() {
+                "always" => ColorChoice::Always,
+                "never" => ColorChoice::Never,
+                _ => anstream::AutoStream::choice(&std::io::stdout()),
+            },
+            screen: Screen::new(std::io::stderr(), || {
+                terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0))
+            }),
+            manner: manner(&args.progress)?,
+        })
     }
 
     /// How tables are to look.
     pub(crate) fn style(&self) -> Style {
-        Style { color: self.choice != ColorChoice::Never, ..Style::default() }
+        Style { color: self.colored(), ..Style::default() }
     }
 
-    /// Whether a person watches stderr.
-    pub(crate) fn watched(&self) -> bool {
-        std::io::stderr().is_terminal()
+    /// Whether colour is wanted.
+    pub(crate) fn colored(&self) -> bool {
+        self.choice != ColorChoice::Never
+    }
+
+    /// Stderr, on which progress may stand below notes and logs.
+    pub(crate) fn screen(&self) -> &Screen {
+        &self.screen
+    }
+
+    /// Shows the progress of a piece of work in the way that was chosen.
+    pub(crate) fn reporter(&self) -> Reporter {
+        Reporter::new(self.screen.clone(), self.manner)
     }
 
     /// Prints data.
@@ -58,9 +83,26 @@ impl Output {
         self.data(&serde_json::to_string_pretty(value).or_exit(Exit::Internal)?)
     }
 
-    /// Prints a line for the person at the terminal.
+    /// Prints a line for the person at the terminal, above the progress where there is some.
     pub(crate) fn note(&self, line: &str) {
-        // Nothing useful is left to do when stderr is gone.
-        let _ = writeln!(anstream::stderr(), "{line}");
+        self.screen.print(format!("{line}\n").as_bytes());
     }
+}
+
+fn manner(choice: &str) -> Result<Manner, Failure> {
+    Ok(match choice {
+        "always" => Manner::Line,
+        "never" => Manner::Silent,
+        "plain" => Manner::Plain { every_ns: PLAIN_EVERY_NS },
+        "auto" => {
+            let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+            if std::io::stderr().is_terminal() && !dumb { Manner::Line } else { Manner::Silent }
+        }
+        plain => {
+            let every = plain.strip_prefix("plain:").unwrap_or(plain);
+            let every_ns =
+                parse_ns(every).map_err(|why| Failure::usage(format!("--progress plain:EVERY: {why}")))?;
+            Manner::Plain { every_ns: every_ns.max(1) }
+        }
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tracewheel_record::{AttemptRecord, HealthRecord, RequestRecord};
 use tracewheel_timeline::vocab::{Phase, Reason, RequestStatus};
 
+use crate::event::LATE_BOUND_NS;
 use crate::histogram::Histogram;
 use crate::message::EndedAttempt;
 use crate::report::{Counts, Quantiles};
@@ -22,6 +23,7 @@ pub(crate) struct Totals {
     pub(crate) attempts: u64,
     pub(crate) primed: u64,
     pub(crate) lateness: Histogram,
+    pub(crate) late_over_bound: u64,
     pub(crate) ttft: Histogram,
     pub(crate) e2e: Histogram,
     /// Requests in flight, seen by each request at its release.
@@ -73,6 +75,7 @@ impl ClockTrack {
 pub(crate) struct Live {
     pub(crate) counts: Counts,
     pub(crate) late: Quantiles,
+    pub(crate) late_over_bound: u64,
     pub(crate) ttft: Quantiles,
     pub(crate) e2e: Quantiles,
     pub(crate) output_tokens: u64,
@@ -105,6 +108,7 @@ impl Totals {
         self.in_flight_sum += u64::from(ended.in_flight);
         if let Some(written) = record.first_write_ns {
             self.lateness.record(written - ended.due_ns);
+            self.late_over_bound += u64::from(written - ended.due_ns > LATE_BOUND_NS);
         }
     }
 
@@ -157,6 +161,7 @@ impl Totals {
         Live {
             counts: self.counts,
             late: self.lateness.quantiles(),
+            late_over_bound: self.late_over_bound,
             ttft: self.ttft.quantiles(),
             e2e: self.e2e.quantiles(),
             output_tokens: self.output_tokens,

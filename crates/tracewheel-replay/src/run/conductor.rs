@@ -287,6 +287,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let positive = |value: i64| value.max(0).unsigned_abs();
         Tick {
             phase: self.progress.phase,
+            at_ns: now,
             elapsed_ns: self.shared.measure_start_ns().map_or(-1, |start| now - start),
             planned: self.plan.header().requests,
             sent: gauges.sent.load(Ordering::Relaxed),
@@ -299,6 +300,8 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             retries: gauges.retries.load(Ordering::Relaxed),
             late_p50_ns: live.late.p50_ns,
             late_p99_ns: live.late.p99_ns,
+            late: live.late_over_bound,
+            late_max_ns: live.late.max_ns,
             ttft_p50_ns: live.ttft.p50_ns,
             ttft_p95_ns: live.ttft.p95_ns,
             e2e_p95_ns: live.e2e.p95_ns,

@@ -12,7 +12,11 @@ use crate::signals;
 pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
     let config = config(args)?;
     if args.describe {
-        output.data(&config.describe())?;
+        if args.json {
+            output.json(&config)?;
+        } else {
+            output.data(&config.describe())?;
+        }
         return Ok(Exit::Done);
     }
     let mock = Mock::bind(config, args.listen, RunClock::start()).map_err(|error| {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
 use tracewheel_analysis::{ReplaySummary, SummaryOptions};
-use tracewheel_live::ProgressLine;
+use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_replay::{
     ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
 };
@@ -14,6 +14,7 @@ use tracewheel_workload::{Plan, PlanOptions, Window};
 use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
+use crate::waiting::while_showing;
 use crate::{scenario, secret, signals};
 
 /// Events that may wait for the progress line before the replay drops some.
@@ -74,10 +75,13 @@ pub(crate) fn replay(
     let runs = args.output.clone().unwrap_or_else(|| PathBuf::from("runs"));
     let config = config(args, &timeline_path, scenario_text)?;
     let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
-    let plan = Plan::build(&timeline, plan_options(args)?)
+    let options = plan_options(args)?;
+    let planning =
+        |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
+    let plan = while_showing(output, planning, || Plan::build(&timeline, options))
         .or_exit_with(Exit::Usage, || format!("no plan from {}", timeline_path.display()))?;
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
-    let progress = ProgressLine::start(receiver, output.watched());
+    let progress = ReplayProgress::start(receiver, output.reporter());
     let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);
     progress.finish();
     outcome.map_err(failure)
