@@ -76,6 +76,14 @@ impl ApiError {
         })
         .to_string()
     }
+
+    /// As [`Self::to_json`], with the status as the error's code: for an error that has no status line to stand in.
+    pub(crate) fn to_json_with_status(&self) -> String {
+        serde_json::json!({
+            "error": { "message": self.message, "type": self.kind, "param": self.param, "code": self.status }
+        })
+        .to_string()
+    }
 }
 
 /// Fields that both routes share.

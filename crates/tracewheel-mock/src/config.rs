@@ -1,16 +1,23 @@
 //! What a mock is like, as data.
 
-use std::fmt::Write as _;
+mod fault;
+mod file;
+mod tenants;
+
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::fault::Point;
+pub use self::fault::{Attempts, FaultKind, FaultRule, HeaderMatch};
+pub use self::tenants::{LoadPoint, TenantConfig, TimeOfDay, Variation};
+
 /// A mock endpoint: its model, its cache, its budgets, its logs.
 ///
 /// The defaults look like a mid-size model on one accelerator, alone on its endpoint: about 70 ms to the first token of
 /// a 1,000-token prompt, 12 to 20 ms a token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MockConfig {
     /// Behind every draw: answer lengths, answer texts, jitter. The same seed and the same arrivals give the same run.
@@ -23,8 +30,12 @@ pub struct MockConfig {
     pub cache: CacheConfig,
     /// Request and token budgets.
     pub limits: LimitConfig,
+    /// Who else uses the engine.
+    pub tenants: TenantConfig,
     /// The HTTP side.
     pub http: HttpConfig,
+    /// What goes wrong, tried in order.
+    pub fault: Vec<FaultRule>,
     /// Where to write one JSON line an attempt with every stamp, for checking a generator from outside.
     pub witness_log: Option<PathBuf>,
     /// Where to write an access log as a gateway would.
@@ -54,12 +65,28 @@ pub struct EngineConfig {
     pub decode_us_per_sequence: u32,
     /// Cost of one uncached prompt token, microseconds.
     pub prefill_us_per_token: u32,
+    /// Prompt tokens a second; takes the place of `prefill_us_per_token`.
+    pub prefill_tokens_per_s: Option<NonZeroU32>,
+    /// Measured speeds by batch size, smallest first; they take the place of `step_base_us` and
+    /// `decode_us_per_sequence`. Between two levels a step's time is a straight line, below the first it stays, above
+    /// the last it goes on as before it.
+    pub decode_levels: Vec<DecodeLevel>,
     /// How much a step's time and the intake's may differ from the formula either way, per cent; seeded.
     pub jitter_percent: u32,
     /// Mean length of an answer that nothing forces to another; seeded, evenly between half of it and one and a half.
     pub natural_output_tokens: u32,
     /// When a chat stream's role-only first delta goes out.
     pub role_delta: RoleDelta,
+}
+
+/// How fast a batch of a size decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecodeLevel {
+    /// Sequences that decode at once.
+    pub sequences: NonZeroU32,
+    /// Output tokens a second of all of them together.
+    pub tokens_per_s: NonZeroU32,
 }
 
 /// When a chat stream's role-only first delta goes out.
@@ -96,7 +123,9 @@ pub struct LimitConfig {
     pub tokens_per_minute: Option<NonZeroU32>,
     /// Tokens that may come at once. Absent: a minute's worth.
     pub token_burst: Option<NonZeroU32>,
-    /// Whether each API key has budgets of its own.
+    /// Requests that may be under way at once: taken in and not complete. Absent: no limit.
+    pub max_in_flight: Option<NonZeroU32>,
+    /// Whether each API key has limits of its own.
     pub per_key: bool,
     /// Least wait that a refusal asks for, milliseconds.
     pub retry_after_floor_ms: u32,
@@ -109,12 +138,30 @@ pub struct LimitConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Connections at once; one more is closed at once.
+    /// Connections at once.
     pub max_connections: u32,
+    /// What happens to one more.
+    pub over_limit: OverLimit,
     /// Largest request body, bytes; larger is refused with 413.
     pub max_body_bytes: u32,
     /// Whether a request without an `authorization` header is refused with 401.
     pub require_authorization: bool,
+    /// A connection ends with so many answers; the last one says `connection: close`. Absent: never.
+    pub close_after_answers: Option<NonZeroU32>,
+    /// A connection without a request under way is closed without a word after so long, milliseconds. Absent: never.
+    pub idle_close_ms: Option<NonZeroU32>,
+}
+
+/// What happens to a connection beyond the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverLimit {
+    /// It is closed at once.
+    Close,
+    /// It is reset at once.
+    Reset,
+    /// It waits in the kernel's queue until another one ends.
+    Wait,
 }
 
 impl Default for MockConfig {
@@ -125,7 +172,9 @@ impl Default for MockConfig {
             engine: EngineConfig::default(),
             cache: CacheConfig::default(),
             limits: LimitConfig::default(),
+            tenants: TenantConfig::default(),
             http: HttpConfig::default(),
+            fault: Vec::new(),
             witness_log: None,
             gateway_log: None,
         }
@@ -144,6 +193,8 @@ impl Default for EngineConfig {
             step_base_us: 12_000,
             decode_us_per_sequence: 100,
             prefill_us_per_token: 60,
+            prefill_tokens_per_s: None,
+            decode_levels: Vec::new(),
             jitter_percent: 0,
             natural_output_tokens: 200,
             role_delta: RoleDelta::FirstToken,
@@ -159,7 +210,14 @@ impl Default for CacheConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { max_connections: 4096, max_body_bytes: 16 << 20, require_authorization: false }
+        Self {
+            max_connections: 4096,
+            over_limit: OverLimit::Close,
+            max_body_bytes: 16 << 20,
+            require_authorization: false,
+            close_after_answers: None,
+            idle_close_ms: None,
+        }
     }
 }
 
@@ -195,6 +253,30 @@ pub enum ConfigError {
         /// The budget's field.
         budget: &'static str,
     },
+    /// A value that can't be, for another reason.
+    #[error("{field} {why}")]
+    Impossible {
+        /// The field, as written in a file.
+        field: &'static str,
+        /// Why it can't be.
+        why: String,
+    },
+    /// A fault rule that can't be.
+    #[error("fault rule `{rule}`: {why}")]
+    Fault {
+        /// The rule's name.
+        rule: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file that can't be read as a configuration.
+    #[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+    File {
+        /// Where, from 1, if the parser says.
+        line: Option<usize>,
+        /// What is wrong, and the nearest that would be right.
+        what: String,
+    },
 }
 
 impl MockConfig {
@@ -228,128 +310,56 @@ impl MockConfig {
             "limits.tokens_per_minute",
             limits.token_burst,
             limits.tokens_per_minute,
-        )
+        )?;
+        self.validate_levels()?;
+        self.validate_tenants()?;
+        self.validate_faults()
     }
 
-    /// The configured model in words: what the endpoint does and how long it takes, for a person.
-    pub fn describe(&self) -> String {
-        let mut text = String::new();
-        self.describe_engine(&mut text);
-        self.describe_cache(&mut text);
-        self.describe_limits(&mut text);
-        self.describe_examples(&mut text);
-        text
+    fn validate_levels(&self) -> Result<(), ConfigError> {
+        let field = "engine.decode_levels";
+        for pair in self.engine.decode_levels.windows(2) {
+            if pair[0].sequences >= pair[1].sequences {
+                let why = format!(
+                    "goes from {} to {} sequences: give the smallest first, each once",
+                    pair[0].sequences, pair[1].sequences
+                );
+                return Err(ConfigError::Impossible { field, why });
+            }
+            let step_s =
+                |level: DecodeLevel| f64::from(level.sequences.get()) / f64::from(level.tokens_per_s.get());
+            if step_s(pair[1]) < step_s(pair[0]) {
+                let why = format!(
+                    "says that a step of {} sequences takes less time than one of {}: tokens_per_s counts all sequences together and can't grow faster than their number",
+                    pair[1].sequences, pair[0].sequences
+                );
+                return Err(ConfigError::Impossible { field, why });
+            }
+        }
+        Ok(())
     }
 
-    fn describe_engine(&self, text: &mut String) {
-        let engine = &self.engine;
-        let names = if self.models.is_empty() { "any model name".to_owned() } else { self.models.join(", ") };
-        line(text, format_args!("serves {names}; seed {}", self.seed));
-        line(
-            text,
-            format_args!(
-                "a step takes {} ms + {} ms a decoding sequence + {} ms a prompt token that is not cached{}",
-                ms(engine.step_base_us),
-                ms(engine.decode_us_per_sequence),
-                ms(engine.prefill_us_per_token),
-                if engine.jitter_percent > 0 {
-                    format!(", ± {} %", engine.jitter_percent)
-                } else {
-                    String::new()
-                },
-            ),
-        );
-        line(
-            text,
-            format_args!(
-                "at most {} sequences and {} tokens a step; at most {} requests wait, first come first served",
-                engine.max_running, engine.max_batched_tokens, engine.queue_limit
-            ),
-        );
-        if engine.intake_us > 0 {
-            line(
-                text,
-                format_args!("a request reaches the queue {} ms after it arrived", ms(engine.intake_us)),
-            );
-        }
-        if let Some(tokens) = engine.kv_tokens {
-            line(text, format_args!("running sequences hold at most {tokens} tokens together"));
-        }
+    fn validate_tenants(&self) -> Result<(), ConfigError> {
+        let tenants = &self.tenants;
+        at_least("tenants.time_scale", tenants.time_scale, 1)?;
+        at_most("tenants.time_scale", tenants.time_scale, 1_000_000)?;
+        at_least("tenants.prompt_tokens", tenants.prompt_tokens, 1)?;
+        at_most("tenants.prompt_tokens", tenants.prompt_tokens, self.engine.max_context_tokens)?;
+        at_least("tenants.output_tokens", tenants.output_tokens, 1)?;
+        at_least("tenants.variation_ms", tenants.variation_ms, 1)?;
+        tenants.points().map(drop).map_err(|why| ConfigError::Impossible { field: "tenants.load", why })
     }
 
-    fn describe_cache(&self, text: &mut String) {
-        let cache = &self.cache;
-        if cache.enabled {
-            line(
-                text,
-                format_args!(
-                    "prefix cache of {} blocks of {} tokens, the least recently admitted dropped first",
-                    cache.capacity_blocks, cache.block_tokens
-                ),
-            );
-        } else {
-            line(text, format_args!("no prefix cache"));
+    fn validate_faults(&self) -> Result<(), ConfigError> {
+        let mut names = std::collections::BTreeSet::new();
+        for rule in &self.fault {
+            rule.validate()?;
+            if !names.insert(&rule.name) {
+                let why = "has the name of an earlier rule, so that nobody could count it".to_owned();
+                return Err(ConfigError::Fault { rule: rule.name.clone(), why });
+            }
         }
-    }
-
-    fn describe_limits(&self, text: &mut String) {
-        let limits = &self.limits;
-        let whose = if limits.per_key { " for each key" } else { "" };
-        if let Some(rate) = limits.requests_per_minute {
-            let burst = limits.request_burst.unwrap_or(rate);
-            line(text, format_args!("{rate} requests a minute{whose}, {burst} at once; beyond that 429"));
-        }
-        if let Some(rate) = limits.tokens_per_minute {
-            let burst = limits.token_burst.unwrap_or(rate);
-            line(text, format_args!("{rate} tokens a minute{whose}, {burst} at once; beyond that 429"));
-        }
-        if limits.requests_per_minute.is_none() && limits.tokens_per_minute.is_none() {
-            line(text, format_args!("no request or token budget"));
-        } else if limits.retry_after_floor_ms > 0 || limits.retry_after_spread_ms > 0 {
-            line(
-                text,
-                format_args!(
-                    "a 429 asks to wait at least {} ms and up to {} ms more",
-                    limits.retry_after_floor_ms, limits.retry_after_spread_ms
-                ),
-            );
-        }
-    }
-
-    fn describe_examples(&self, text: &mut String) {
-        let idle_us = |prompt: u32| self.idle_first_token_us(prompt);
-        line(
-            text,
-            format_args!(
-                "idle and cold: first token after {} ms for 100 prompt tokens, {} ms for 1,000, {} ms for 4,000",
-                idle_us(100) / 1000,
-                idle_us(1000) / 1000,
-                idle_us(4000) / 1000
-            ),
-        );
-        let token_us = |running: u32| {
-            (u64::from(self.engine.step_base_us)
-                + u64::from(self.engine.decode_us_per_sequence) * u64::from(running)) as f64
-                / 1000.0
-        };
-        let full = self.engine.max_running;
-        line(
-            text,
-            format_args!(
-                "then a token each {:.1} ms alone, each {:.1} ms among {full} when none of them is in prefill",
-                token_us(1),
-                token_us(full)
-            ),
-        );
-    }
-
-    /// Time to the first token of a prompt on an idle endpoint with an empty cache, microseconds.
-    fn idle_first_token_us(&self, prompt_tokens: u32) -> u64 {
-        let engine = &self.engine;
-        let steps = u64::from(prompt_tokens.div_ceil(engine.max_batched_tokens.max(1)));
-        u64::from(engine.intake_us)
-            + steps * u64::from(engine.step_base_us)
-            + u64::from(prompt_tokens) * u64::from(engine.prefill_us_per_token)
+        Ok(())
     }
 }
 
@@ -373,14 +383,6 @@ fn burst_has_budget(
     Ok(())
 }
 
-fn ms(us: u32) -> f64 {
-    f64::from(us) / 1000.0
-}
-
-fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
-    writeln!(text, "{what}").expect("writing to a string cannot fail");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,13 +394,6 @@ mod tests {
         let text = toml::to_string(&config).unwrap();
         assert_eq!(toml::from_str::<MockConfig>(&text).unwrap(), config);
         assert_eq!(toml::from_str::<MockConfig>("").unwrap(), config);
-    }
-
-    #[test]
-    fn the_defaults_look_like_a_mid_size_model() {
-        let config = MockConfig::default();
-        assert!((60_000..=200_000).contains(&config.idle_first_token_us(1000)));
-        assert!((60_000..=200_000).contains(&config.idle_first_token_us(2000)));
     }
 
     #[test]
@@ -420,19 +415,24 @@ mod tests {
     }
 
     #[test]
-    fn the_description_names_what_is_configured() {
-        let mut config = MockConfig::default();
-        let text = config.describe();
-        assert!(text.contains("12 ms + 0.1 ms a decoding sequence + 0.06 ms a prompt token"), "{text}");
-        assert!(text.contains("72 ms for 1,000"), "{text}");
-        assert!(text.contains("no request or token budget"), "{text}");
-        config.limits.requests_per_minute = NonZeroU32::new(300);
-        config.limits.request_burst = NonZeroU32::new(7);
-        config.cache.enabled = false;
-        let text = config.describe();
+    fn levels_must_grow() {
+        let error = |text: &str| MockConfig::from_toml(&format!("[engine]\n{text}")).unwrap_err().to_string();
+        let text = error(
+            "decode_levels = [{ sequences = 8, tokens_per_s = 9 }, { sequences = 4, tokens_per_s = 9 }]",
+        );
+        assert!(text.contains("engine.decode_levels goes from 8 to 4 sequences"), "{text}");
+        let text = error(
+            "decode_levels = [{ sequences = 1, tokens_per_s = 10 }, { sequences = 2, tokens_per_s = 30 }]",
+        );
+        assert!(text.contains("takes less time"), "{text}");
+    }
+
+    #[test]
+    fn two_rules_of_one_name_are_refused() {
+        let rule = FaultRule::new("twice", FaultKind::Reset);
+        let config = MockConfig { fault: vec![rule.clone(), rule], ..MockConfig::default() };
         assert!(
-            text.contains("300 requests a minute, 7 at once") && text.contains("no prefix cache"),
-            "{text}"
+            config.validate().unwrap_err().to_string().contains("`twice`: has the name of an earlier rule")
         );
     }
 }

@@ -29,13 +29,21 @@
 
 mod api;
 mod config;
+mod describe;
 pub mod engine;
+mod fault;
 mod log;
 mod prompt;
 mod reply;
 mod server;
+mod simulation;
 
-pub use config::{CacheConfig, ConfigError, EngineConfig, HttpConfig, LimitConfig, MockConfig, RoleDelta};
+pub use config::{
+    Attempts, CacheConfig, ConfigError, DecodeLevel, EngineConfig, FaultKind, FaultRule, HeaderMatch,
+    HttpConfig, LimitConfig, LoadPoint, MockConfig, OverLimit, RoleDelta, TenantConfig, TimeOfDay, Variation,
+};
+pub use describe::Description;
 pub use log::LogError;
 pub use prompt::{Prompt, PromptHasher};
 pub use server::{Mock, MockError, MockSummary};
+pub use simulation::{Outcome, SimulatedRequest, Simulation};

@@ -57,6 +57,8 @@ pub(crate) struct AttemptLog {
     pub(crate) client_gone: bool,
     /// The mock was stopped before the client had everything.
     pub(crate) server_stopped: bool,
+    /// The rule of the fault that it met.
+    pub(crate) fault: Option<String>,
 }
 
 impl AttemptLog {
@@ -168,6 +170,15 @@ impl LogSink {
     }
 }
 
+/// What the log's thread reads from.
+pub(crate) type LogReceiver = Receiver<Box<AttemptLog>>;
+
+/// A sink, and where its attempts come out.
+pub(crate) fn channel() -> (LogSink, LogReceiver) {
+    let (sender, receiver) = sync_channel(CHANNEL_ATTEMPTS);
+    (LogSink { sender: Some(sender), dropped: Arc::default() }, receiver)
+}
+
 /// The thread that writes the logs and keeps the clock's offset to wall time fresh.
 #[derive(Debug)]
 pub(crate) struct LogThread {
@@ -175,16 +186,19 @@ pub(crate) struct LogThread {
 }
 
 impl LogThread {
-    /// Creates the configured files and starts the thread. It ends once every clone of the sink is gone.
-    pub(crate) fn start(config: &MockConfig, clock: Arc<RunClock>) -> Result<(Self, LogSink), LogError> {
+    /// Creates the configured files and starts the thread. It ends once every clone of the receiver's sink is gone.
+    pub(crate) fn start(
+        config: &MockConfig,
+        clock: Arc<RunClock>,
+        receiver: LogReceiver,
+    ) -> Result<Self, LogError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(LogFile::create).transpose();
         let mut files = Files { witness: open(&config.witness_log)?, gateway: open(&config.gateway_log)? };
-        let (sender, receiver) = sync_channel(CHANNEL_ATTEMPTS);
         let thread = std::thread::Builder::new()
             .name("mock-log".to_owned())
             .spawn(move || files.write_all(&receiver, &clock))
             .map_err(|source| LogError { path: PathBuf::from("(thread)"), source })?;
-        Ok((Self { thread }, LogSink { sender: Some(sender), dropped: Arc::default() }))
+        Ok(Self { thread })
     }
 
     /// Waits until everything handed over is in the files.
@@ -344,7 +358,8 @@ mod tests {
             gateway_log: Some(dir.path().join("g.jsonl")),
             ..MockConfig::default()
         };
-        let (thread, sink) = LogThread::start(&config, RunClock::start()).unwrap();
+        let (sink, receiver) = channel();
+        let thread = LogThread::start(&config, RunClock::start(), receiver).unwrap();
         for _ in 0..1000 {
             sink.send(attempt());
         }
@@ -359,7 +374,7 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_created_is_named() {
         let config = MockConfig { witness_log: Some("/nonexistent/w.jsonl".into()), ..MockConfig::default() };
-        let error = LogThread::start(&config, RunClock::start()).unwrap_err();
+        let error = LogThread::start(&config, RunClock::start(), channel().1).unwrap_err();
         assert_eq!(error.to_string(), "cannot write the log /nonexistent/w.jsonl");
     }
 

@@ -15,6 +15,23 @@ pub(crate) struct Usage {
     pub(crate) completion_tokens: u32,
 }
 
+/// How a stream's end looks; as it should be by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TailShape {
+    /// Usage is told if it was asked for.
+    pub(crate) usage: bool,
+    /// The end marker comes.
+    pub(crate) done: bool,
+    /// All of it comes twice.
+    pub(crate) twice: bool,
+}
+
+impl Default for TailShape {
+    fn default() -> Self {
+        Self { usage: true, done: true, twice: false }
+    }
+}
+
 /// Renders one answer, streamed or whole.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -87,7 +104,7 @@ impl Reply {
     }
 
     /// What ends a stream: the finish reason, usage if asked for, the end marker.
-    pub(crate) fn tail(&self, usage: Usage) -> Bytes {
+    pub(crate) fn tail(&self, usage: Usage, shape: TailShape) -> Bytes {
         let reason = self.finish.as_str();
         let choices = match self.operation {
             Operation::Chat => {
@@ -98,11 +115,13 @@ impl Reply {
             }
         };
         let mut out = String::from_utf8_lossy(&self.chunk(&choices, usage)).into_owned();
-        if self.include_usage {
+        if self.include_usage && shape.usage {
             write!(out, "data: {}[],\"usage\":{}}}\n\n", self.head, usage_json(usage)).expect(INFALLIBLE);
         }
-        out.push_str("data: [DONE]\n\n");
-        Bytes::from(out)
+        if shape.done {
+            out.push_str("data: [DONE]\n\n");
+        }
+        Bytes::from(if shape.twice { out.repeat(2) } else { out })
     }
 
     /// The whole answer of a request that did not ask for a stream.
@@ -195,7 +214,7 @@ mod tests {
         );
         let token = &events(&reply.token_chunk(&words, 1, 4))[0];
         assert!(token["choices"][0]["delta"]["content"].as_str().unwrap().starts_with(' '));
-        let tail = events(&reply.tail(reply.usage(1, 5)));
+        let tail = events(&reply.tail(reply.usage(1, 5), TailShape::default()));
         assert_eq!(tail[0]["choices"][0]["finish_reason"], "stop");
         assert_eq!(tail[0]["choices"][0]["delta"], serde_json::json!({}));
         let usage = serde_json::json!({
@@ -209,7 +228,7 @@ mod tests {
     #[test]
     fn usage_is_left_out_unless_asked_for() {
         let reply = reply(Operation::Completion, r#","stream":true"#);
-        let tail = events(&reply.tail(reply.usage(0, 5)));
+        let tail = events(&reply.tail(reply.usage(0, 5), TailShape::default()));
         assert_eq!((tail.len(), tail[0].get("usage")), (2, None));
         assert_eq!(tail[0]["choices"][0]["text"], "");
         assert!(!reply.has_role_delta());

@@ -1,40 +1,39 @@
 //! The endpoint on a socket: one thread, one `current_thread` runtime, paced by the engine.
 
+mod accept;
+mod alarm;
 mod body;
 mod exchange;
 mod hub;
 mod io;
 mod metrics;
 mod routes;
+mod tamper;
+mod wire;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use tracewheel_clock::{Clock, PreciseWaiter, RunClock, WaiterOptions};
-use tracewheel_net::{NetError, StampedListener, StampedStream};
+use tracewheel_net::{NetError, StampedListener};
 
+use self::accept::Acceptor;
 use self::hub::Hub;
-use self::io::{Connection, ConnectionIo};
 use self::routes::Service;
 use crate::config::{ConfigError, MockConfig};
 use crate::engine::{Engine, EngineCounters};
-use crate::log::{LogError, LogSink, LogThread};
+use crate::log::{self, LogError, LogSink, LogThread};
 
 /// Ticks between two looks at the event queue; the default of 61 would leave arrivals and the timer lying.
 const EVENT_INTERVAL: u32 = 7;
-/// Pause after an accept that failed, which mostly means that file descriptors ran out.
-const ACCEPT_PAUSE_NS: i64 = 10_000_000;
-/// hyper's write buffer for one connection, bytes: what a slow reader can make the server hold.
-const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 /// The endpoint shares its machine with the generator in demos and tests: spinning stays rare.
 const PACING: WaiterOptions = WaiterOptions { max_spin_ns: 80_000, max_spin_percent: 20 };
 
@@ -62,12 +61,18 @@ pub enum MockError {
 }
 
 /// What a mock did, told at its end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MockSummary {
     /// The engine's sums.
     pub engine: EngineCounters,
     /// Connections accepted.
     pub connections: u64,
+    /// Requests of any route.
+    pub requests: u64,
+    /// Requests by the status of their answer; those that got none are under 0.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Rules of faults in their order, and how often each took effect.
+    pub faults: Vec<(String, u64)>,
     /// Log lines dropped because the log's thread was behind.
     pub dropped_log_lines: u64,
 }
@@ -95,20 +100,30 @@ impl Mock {
     /// The configuration is impossible, the address or a log file can't be had, or the system refuses a thread or timer.
     pub fn bind(config: MockConfig, addr: SocketAddr, clock: Arc<RunClock>) -> Result<Self, MockError> {
         config.validate()?;
-        let (log, sink) = LogThread::start(&config, Arc::clone(&clock))?;
+        let (sink, receiver) = log::channel();
         let (stop, stopped) = oneshot::channel();
         let (ready, became_ready) = sync_channel(1);
+        let served = config.clone();
+        let of_server = Arc::clone(&clock);
         let server = std::thread::Builder::new()
             .name("mock".to_owned())
-            .spawn(move || serve(config, addr, clock, sink, &ready, stopped))
+            .spawn(move || serve(served, addr, of_server, sink, &ready, stopped))
             .map_err(|source| MockError::System { what: "starting a thread", source })?;
-        match became_ready.recv() {
-            Ok(local_addr) => Ok(Self { local_addr, running: Some(Running { stop, server, log }) }),
+        let Ok(local_addr) = became_ready.recv() else {
             // The thread ended before it served.
-            Err(_) => match join(server) {
+            return match join(server) {
                 Err(error) => Err(error),
                 Ok(_) => unreachable!("a server that ends in order has served"),
-            },
+            };
+        };
+        // Only now: a mock that can't be had must not empty the logs of the one that has its address.
+        match LogThread::start(&config, clock, receiver) {
+            Ok(log) => Ok(Self { local_addr, running: Some(Running { stop, server, log }) }),
+            Err(error) => {
+                let _ = stop.send(());
+                join(server)?;
+                Err(error.into())
+            }
         }
     }
 
@@ -160,26 +175,16 @@ fn serve(
 ) -> Result<MockSummary, MockError> {
     let runtime = runtime()?;
     let local = LocalSet::new();
-    let hub = Hub::new(Engine::new(&config));
+    let hub = Hub::new(Engine::starting_at(&config, clock.now()), Arc::clone(&clock));
     let accepted = Rc::new(Cell::new(0));
     let stopping = Rc::new(Cell::new(false));
+    let service =
+        Service::new(config, Rc::clone(&hub), Arc::clone(&clock), sink.clone(), Rc::clone(&stopping));
     let result = runtime.block_on(local.run_until(async {
         let listener = StampedListener::bind(addr, Arc::clone(&clock))?;
         let local_addr = listener.local_addr().map_err(system("naming the address"))?;
         let pacer = waiter(&clock)?;
-        let acceptor = Acceptor {
-            most: config.http.max_connections,
-            service: Service::new(
-                config,
-                Rc::clone(&hub),
-                Arc::clone(&clock),
-                sink.clone(),
-                Rc::clone(&stopping),
-            ),
-            accepted: Rc::clone(&accepted),
-            open: Rc::default(),
-            pause: waiter(&clock)?,
-        };
+        let acceptor = Acceptor::new(Rc::clone(&service), local_addr, Rc::clone(&accepted), waiter(&clock)?);
         // Nobody waits for it only if the caller is gone.
         let _ = ready.send(local_addr);
         tokio::select! {
@@ -191,9 +196,13 @@ fn serve(
     stopping.set(true);
     // Streams end here, and with them their log lines.
     drop(local);
+    let tally = service.tally.take();
     result.map(|()| MockSummary {
         engine: hub.gauges().counters,
         connections: accepted.get(),
+        requests: tally.requests,
+        statuses: tally.statuses,
+        faults: service.fault_effects(),
         dropped_log_lines: sink.dropped(),
     })
 }
@@ -212,65 +221,4 @@ fn waiter(clock: &Arc<RunClock>) -> Result<PreciseWaiter, MockError> {
 
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> MockError {
     move |source| MockError::System { what, source }
-}
-
-/// Takes connections in.
-struct Acceptor {
-    service: Rc<Service>,
-    most: u32,
-    accepted: Rc<Cell<u64>>,
-    open: Rc<Cell<u32>>,
-    pause: PreciseWaiter,
-}
-
-/// Counts a connection while it lives.
-struct Open(Rc<Cell<u32>>);
-
-impl Open {
-    fn new(count: &Rc<Cell<u32>>) -> Self {
-        count.set(count.get() + 1);
-        Self(Rc::clone(count))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
-impl Acceptor {
-    async fn run(mut self, listener: StampedListener) -> std::io::Result<()> {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => self.take(stream),
-                Err(_) => {
-                    let until = self.service.clock.now().plus(ACCEPT_PAUSE_NS);
-                    self.pause.wait_until(until).await?;
-                }
-            }
-        }
-    }
-
-    fn take(&self, stream: StampedStream) {
-        if self.open.get() >= self.most {
-            return;
-        }
-        self.accepted.set(self.accepted.get() + 1);
-        let open = Open::new(&self.open);
-        let connection = Connection::new(self.accepted.get(), &stream, Arc::clone(&self.service.clock));
-        let io = ConnectionIo::new(stream, Rc::clone(&connection));
-        let service = Rc::clone(&self.service);
-        tokio::task::spawn_local(async move {
-            let _open = open;
-            let answer = service_fn(|request| Rc::clone(&service).answer(Rc::clone(&connection), request));
-            // A client that breaks off or talks nonsense is its own problem; the log has the exchange.
-            let _ = http1::Builder::new()
-                .header_read_timeout(None)
-                .writev(false)
-                .max_buf_size(WRITE_BUFFER_BYTES)
-                .serve_connection(io, answer)
-                .await;
-        });
-    }
 }

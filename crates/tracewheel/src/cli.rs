@@ -145,12 +145,18 @@ pub(crate) struct MockArgs {
     /// Write the witness log: kernel arrival stamps and the write time of every chunk.
     #[arg(long, value_name = "FILE")]
     pub(crate) witness_log: Option<PathBuf>,
-    /// Print the model in words and exit.
+    /// Print the model in words, with the figures that follow from it, and exit.
     #[arg(long)]
     pub(crate) describe: bool,
-    /// With `--describe`: print the whole configuration as JSON.
+    /// With `--describe`: print the whole configuration and the figures as JSON.
     #[arg(long, requires = "describe")]
     pub(crate) json: bool,
+    /// Check the configuration and exit: code 2 if it can't be.
+    #[arg(long, conflicts_with = "describe")]
+    pub(crate) check: bool,
+    /// Print the default configuration, every key explained, and exit.
+    #[arg(long, conflicts_with_all = ["describe", "check", "config"])]
+    pub(crate) print_config: bool,
 }
 
 /// `tracewheel replay`

@@ -21,13 +21,22 @@ pub(crate) fn stop_on_signals(stop: &StopSignal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for the first signal.
+/// A stop that was asked for, or will be.
+pub(crate) struct Stopped(Signals);
+
+impl Stopped {
+    /// Waits for the first signal since the handlers were installed.
+    pub(crate) fn wait(mut self) {
+        self.0.forever().next();
+    }
+}
+
+/// Installs the handlers.
 ///
 /// # Errors
 /// Internal, when the handlers cannot be installed.
-pub(crate) fn wait() -> Result<(), Failure> {
-    signals()?.forever().next();
-    Ok(())
+pub(crate) fn stopped() -> Result<Stopped, Failure> {
+    signals().map(Stopped)
 }
 
 fn signals() -> Result<Signals, Failure> {

@@ -18,11 +18,16 @@ pub(crate) struct PrefixCache {
     newest: u32,
     oldest: u32,
     free: Vec<u32>,
+    /// Blocks held that nobody will ask for.
+    foreign: usize,
 }
 
+/// One block, or a run of foreign ones.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     hash: u64,
+    /// 0 for a block; else how many foreign blocks it stands for.
+    foreign: usize,
     newer: u32,
     older: u32,
 }
@@ -39,6 +44,7 @@ impl PrefixCache {
             newest: NONE,
             oldest: NONE,
             free: Vec::new(),
+            foreign: 0,
         }
     }
 
@@ -62,6 +68,23 @@ impl PrefixCache {
         found as u32 * self.block_tokens
     }
 
+    /// Enters so many blocks that nobody will ask for again: other tenants' prompts.
+    pub(crate) fn press(&mut self, blocks: u64) {
+        let blocks = usize::try_from(blocks).unwrap_or(usize::MAX).min(self.capacity);
+        if blocks == 0 {
+            return;
+        }
+        self.drop_oldest((self.len() + blocks).saturating_sub(self.capacity));
+        self.foreign += blocks;
+        match self.slots.get_mut(self.newest as usize) {
+            Some(newest) if newest.foreign > 0 => newest.foreign += blocks,
+            _ => {
+                let slot = self.take_slot(0, blocks);
+                self.link_newest(slot);
+            }
+        }
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.capacity as u32, self.block_tokens);
@@ -69,7 +92,7 @@ impl PrefixCache {
 
     /// Blocks held.
     pub(crate) fn len(&self) -> usize {
-        self.place.len()
+        self.place.len() + self.foreign
     }
 
     /// Blocks it can hold.
@@ -85,14 +108,35 @@ impl PrefixCache {
     }
 
     fn enter(&mut self, hash: u64) {
-        if self.place.len() == self.capacity {
+        self.drop_oldest((self.len() + 1).saturating_sub(self.capacity));
+        let slot = self.take_slot(hash, 0);
+        self.place.insert(hash, slot);
+        self.link_newest(slot);
+    }
+
+    fn drop_oldest(&mut self, mut blocks: usize) {
+        while blocks > 0 && self.oldest != NONE {
             let oldest = self.oldest;
+            let slot = &mut self.slots[oldest as usize];
+            let dropped = slot.foreign.min(blocks);
+            slot.foreign -= dropped;
+            self.foreign -= dropped;
+            if dropped > 0 && slot.foreign > 0 {
+                return;
+            }
+            let hash = slot.hash;
+            if dropped == 0 {
+                self.place.remove(&hash);
+            }
+            blocks -= dropped.max(1);
             self.unlink(oldest);
-            self.place.remove(&self.slots[oldest as usize].hash);
             self.free.push(oldest);
         }
-        let fresh = Slot { hash, newer: NONE, older: NONE };
-        let slot = match self.free.pop() {
+    }
+
+    fn take_slot(&mut self, hash: u64, foreign: usize) -> u32 {
+        let fresh = Slot { hash, foreign, newer: NONE, older: NONE };
+        match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = fresh;
                 slot
@@ -101,9 +145,7 @@ impl PrefixCache {
                 self.slots.push(fresh);
                 (self.slots.len() - 1) as u32
             }
-        };
-        self.place.insert(hash, slot);
-        self.link_newest(slot);
+        }
     }
 
     fn unlink(&mut self, slot: u32) {
@@ -209,6 +251,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn foreign_blocks_push_out_as_prompts_that_never_come_again_do(
+            capacity in 0_u32..12,
+            turns in prop::collection::vec((0_u64..4, 0_usize..7, 0_u64..9), 1..60),
+        ) {
+            let mut cache = PrefixCache::new(capacity, 1);
+            let mut brute = BruteForce { capacity: capacity as usize, block_tokens: 1, newest_first: Vec::new() };
+            let mut fresh = 1_000_000_u64;
+            for (family, length, foreign) in turns {
+                let blocks: Vec<u64> = (0..length as u64).map(|n| family * 100 + n).collect();
+                prop_assert_eq!(cache.admit(&blocks, length as u32 + 1), brute.admit(&blocks, length as u32 + 1));
+                cache.press(foreign);
+                for _ in 0..foreign {
+                    fresh += 1;
+                    brute.admit(&[fresh], 1);
+                }
+                prop_assert_eq!(cache.len(), brute.newest_first.len());
+            }
+        }
+
         #[test]
         fn hits_equal_a_brute_force_cache(
             capacity in 0_u32..12,

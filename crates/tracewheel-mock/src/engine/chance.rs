@@ -8,6 +8,8 @@ pub(crate) enum Draw {
     OutputLength,
     Text,
     RetryAfter,
+    Tenants,
+    Fault,
 }
 
 /// Draws that depend on the seed, the purpose and a number only, never on order.
@@ -24,6 +26,11 @@ impl Chance {
     /// 64 random bits for the `n`-th draw of a purpose.
     pub(crate) fn bits(self, draw: Draw, n: u64) -> u64 {
         mix(n ^ mix(self.seed ^ mix(draw as u64)))
+    }
+
+    /// Whether something with this chance (0 to 1) happens the `n`-th time.
+    pub(crate) fn happens(self, draw: Draw, n: u64, probability: f64) -> bool {
+        ((self.bits(draw, n) >> 11) as f64) < probability * (1_u64 << 53) as f64
     }
 
     /// A whole number from `low` to `high`, both included, all equally likely (to within 2⁻³²).
@@ -93,6 +100,14 @@ mod tests {
             chance.evenly(Draw::RetryAfter, 0, 1000),
             Chance::new(4).evenly(Draw::RetryAfter, 0, 1000)
         );
+    }
+
+    #[test]
+    fn what_is_certain_happens_and_what_is_impossible_does_not() {
+        let chance = Chance::new(4);
+        let count = |p: f64| (0..10_000).filter(|n| chance.happens(Draw::Fault, *n, p)).count();
+        assert_eq!((count(0.0), count(1.0)), (0, 10_000));
+        assert!((900..1100).contains(&count(0.1)), "{}", count(0.1));
     }
 
     #[test]

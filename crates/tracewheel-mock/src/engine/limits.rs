@@ -26,6 +26,8 @@ pub enum Budget {
     Requests,
     /// Tokens per minute: prompt plus the longest answer asked for.
     Tokens,
+    /// Requests under way at once.
+    InFlight,
 }
 
 /// A refusal by a budget.
@@ -34,7 +36,7 @@ pub struct RateLimited {
     /// The budget that was empty.
     pub budget: Budget,
     /// When the same request would be let through if nothing else came, nanoseconds from now; at least the configured
-    /// floor. `None`: never, the request is larger than the budget's burst.
+    /// floor. `None`: never, the request is larger than the budget's burst; or, for requests under way, unknown.
     pub retry_after_ns: Option<i64>,
 }
 

@@ -1,6 +1,5 @@
 //! Response bodies.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -11,25 +10,30 @@ use tracewheel_tokens::TextMaker;
 
 use crate::config::RoleDelta;
 use crate::engine::Ticket;
-use crate::reply::Reply;
+use crate::reply::{Reply, TailShape};
 use crate::server::exchange::{Exchange, Piece};
 use crate::server::hub::{Hub, StreamState};
+use crate::server::tamper::{Cut, Tamper};
 
 /// A response body: given whole, or token by token.
 pub(crate) enum ReplyBody {
-    Whole { bytes: Option<Bytes>, exchange: Rc<Exchange> },
+    Whole { bytes: Option<Bytes>, exchange: Rc<Exchange>, tamper: Option<Box<Tamper>> },
     Stream(TokenStream),
 }
 
 impl ReplyBody {
     /// A body that is there at once.
-    pub(crate) fn whole(bytes: Bytes, exchange: Rc<Exchange>) -> Self {
+    pub(crate) fn whole(bytes: Bytes, exchange: Rc<Exchange>, mut tamper: Option<Box<Tamper>>) -> Self {
+        let bytes = match &mut tamper {
+            Some(tamper) => tamper.whole(bytes),
+            None => bytes,
+        };
         if bytes.is_empty() {
             // Nobody will ask for a piece: the head is all.
             exchange.gave(Piece::Last);
-            return Self::Whole { bytes: None, exchange };
+            return Self::Whole { bytes: None, exchange, tamper: None };
         }
-        Self::Whole { bytes: Some(bytes), exchange }
+        Self::Whole { bytes: Some(bytes), exchange, tamper }
     }
 }
 
@@ -55,6 +59,8 @@ pub(crate) struct TokenStream {
     pub(crate) words: Rc<TextMaker>,
     pub(crate) role_delta: RoleDelta,
     pub(crate) progress: Progress,
+    pub(crate) tail_shape: TailShape,
+    pub(crate) tamper: Option<Box<Tamper>>,
 }
 
 /// What a stream has given out.
@@ -86,7 +92,7 @@ impl TokenStream {
             if state.complete() {
                 self.progress.tail = true;
                 return Poll::Ready(Some((
-                    self.reply.tail(self.reply.usage(cached, available)),
+                    self.reply.tail(self.reply.usage(cached, available), self.tail_shape),
                     Piece::Last,
                 )));
             }
@@ -98,30 +104,39 @@ impl TokenStream {
 
 impl Body for ReplyBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Cut;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match self.get_mut() {
-            Self::Whole { bytes, exchange } => Poll::Ready(bytes.take().map(|bytes| {
+            Self::Whole { bytes, exchange, tamper: None } => Poll::Ready(bytes.take().map(|bytes| {
                 exchange.gave(Piece::Last);
                 Ok(Frame::data(bytes))
             })),
-            Self::Stream(stream) => stream.next(cx).map(|next| {
-                next.map(|(bytes, piece)| {
-                    stream.exchange.gave(piece);
-                    Ok(Frame::data(bytes))
-                })
-            }),
+            Self::Whole { bytes, tamper: Some(tamper), .. } => tamper
+                .poll(cx, |_| Poll::Ready(bytes.take().map(|bytes| (bytes, Piece::Last))))
+                .map(|next| next.map(|given| given.map(Frame::data))),
+            Self::Stream(stream) => match stream.tamper.take() {
+                None => stream.next(cx).map(|next| {
+                    next.map(|(bytes, piece)| {
+                        stream.exchange.gave(piece);
+                        Ok(Frame::data(bytes))
+                    })
+                }),
+                Some(mut tamper) => {
+                    let given = tamper.poll(cx, |cx| stream.next(cx));
+                    stream.tamper = Some(tamper);
+                    given.map(|next| next.map(|given| given.map(Frame::data)))
+                }
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole { bytes, .. } => bytes.is_none(),
-            Self::Stream(stream) => stream.progress.tail,
+            Self::Whole { bytes, tamper: None, .. } => bytes.is_none(),
+            Self::Stream(stream) if stream.tamper.is_none() => stream.progress.tail,
+            // Only the end itself tells it.
+            _ => false,
         }
     }
 

@@ -1,8 +1,10 @@
 //! One HTTP exchange as its witness sees it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use tracewheel_clock::{Clock, RunClock, RunNs};
 
@@ -12,12 +14,22 @@ use crate::server::hub::StreamState;
 /// What a piece of a response body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
+    /// The head; given only where somebody waits for it to be taken.
+    Head,
     /// A chunk without a token.
     Other,
     /// A token's chunk.
     Token,
     /// The last piece; whatever it is, the answer is complete with it.
     Last,
+}
+
+/// Counts over all exchanges.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    /// By status of the answer; those without one are under 0.
+    pub(crate) statuses: BTreeMap<u16, u64>,
 }
 
 /// Follows one exchange from its arrival to its end and, when the last holder lets go, hands it to the log.
@@ -30,6 +42,9 @@ pub(crate) struct Exchange {
     /// Pieces that the body gave out and the kernel has not taken yet.
     unflushed: RefCell<Vec<Piece>>,
     ended: Cell<Option<RunNs>>,
+    /// Who waits for the kernel to have everything.
+    flush_waker: RefCell<Option<Waker>>,
+    tally: Rc<RefCell<Tally>>,
     /// Whether the mock is being stopped.
     stopping: Rc<Cell<bool>>,
 }
@@ -39,6 +54,7 @@ impl Exchange {
         clock: Arc<RunClock>,
         sink: LogSink,
         stopping: Rc<Cell<bool>>,
+        tally: Rc<RefCell<Tally>>,
         log: AttemptLog,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -48,6 +64,8 @@ impl Exchange {
             stream: RefCell::default(),
             unflushed: RefCell::default(),
             ended: Cell::new(None),
+            flush_waker: RefCell::default(),
+            tally,
             stopping,
         })
     }
@@ -73,7 +91,8 @@ impl Exchange {
         if !unflushed.is_empty() {
             let mono_ns = self.mono_ns(at);
             let mut log = self.log.borrow_mut();
-            if log.first_chunk_mono_ns.is_none() {
+            let only_head = unflushed.iter().all(|piece| *piece == Piece::Head);
+            if log.first_chunk_mono_ns.is_none() && !only_head {
                 log.first_chunk_mono_ns = Some(mono_ns);
                 log.first_chunk_unix_ns = Some(self.clock.wall(at));
             }
@@ -81,11 +100,19 @@ impl Exchange {
                 match piece {
                     Piece::Token => log.token_mono_ns.push(mono_ns),
                     Piece::Last => self.ended.set(Some(at)),
-                    Piece::Other => {}
+                    Piece::Head | Piece::Other => {}
                 }
             }
         }
+        if let Some(waker) = self.flush_waker.take() {
+            waker.wake();
+        }
         self.ended.get().is_some()
+    }
+
+    /// Wakes the calling task once the kernel has everything that was given.
+    pub(crate) fn wake_when_flushed(&self, cx: &Context<'_>) {
+        *self.flush_waker.borrow_mut() = Some(cx.waker().clone());
     }
 
     /// Whether something was given and not taken yet.
@@ -114,6 +141,9 @@ impl Drop for Exchange {
             log.first_token_model_mono_ns = stream.first_token_at().map(|at| self.mono_ns(at));
             log.last_token_model_mono_ns = stream.last_token_at().map(|at| self.mono_ns(at));
         }
+        let mut tally = self.tally.borrow_mut();
+        tally.requests += 1;
+        *tally.statuses.entry(log.status.unwrap_or(0)).or_default() += 1;
         self.sink.send(log);
     }
 }

@@ -4,14 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
-use tracewheel_clock::{PreciseWaiter, RunNs};
+use tracewheel_clock::{PreciseWaiter, RunClock, RunNs};
 
 use crate::engine::{
     Emission, EmissionKind, Engine, EngineCounters, EngineRequest, Refusal, Remaining, Ticket,
 };
+use crate::server::alarm::Alarms;
 
 /// What the engine has done for one request. Tokens are a count, so a slow reader costs no memory and holds up nobody.
 #[derive(Debug, Default)]
@@ -93,17 +95,20 @@ pub(crate) struct Hub {
     streams: RefCell<HashMap<Ticket, Rc<StreamState>>>,
     /// Reused between advances.
     emissions: RefCell<Vec<Emission>>,
-    /// The engine's next event may have changed.
-    changed: Notify,
+    /// The engine's next event, or the next alarm, may have changed.
+    changed: Rc<Notify>,
+    alarms: Rc<Alarms>,
 }
 
 impl Hub {
-    pub(crate) fn new(engine: Engine) -> Rc<Self> {
+    pub(crate) fn new(engine: Engine, clock: Arc<RunClock>) -> Rc<Self> {
+        let changed = Rc::new(Notify::new());
         Rc::new(Self {
+            alarms: Alarms::new(clock, Rc::clone(&changed)),
             engine: RefCell::new(engine),
             streams: RefCell::default(),
             emissions: RefCell::default(),
-            changed: Notify::new(),
+            changed,
         })
     }
 
@@ -122,6 +127,11 @@ impl Hub {
         Ok((remaining, stream))
     }
 
+    /// Alarms that ring while the hub paces.
+    pub(crate) fn alarms(&self) -> &Rc<Alarms> {
+        &self.alarms
+    }
+
     /// Forgets a request; the engine stops working on it if it still does.
     pub(crate) fn leave(&self, ticket: Ticket) {
         if self.streams.borrow_mut().remove(&ticket).is_some_and(|stream| !stream.complete()) {
@@ -137,6 +147,7 @@ impl Hub {
         let engine = self.engine.borrow();
         Gauges {
             running: engine.running(),
+            tenants_running: engine.tenants_running(),
             waiting: engine.waiting(),
             cache_blocks: engine.cache_blocks(),
             counters: engine.counters(),
@@ -149,8 +160,8 @@ impl Hub {
     /// than the last look at the clock still counts from that stamp.
     pub(crate) async fn pace(&self, mut waiter: PreciseWaiter) -> io::Result<()> {
         loop {
-            let next = self.engine.borrow().next_event();
-            let Some(next) = next else {
+            let of_engine = self.engine.borrow().next_event();
+            let Some(next) = of_engine.into_iter().chain(self.alarms.next()).min() else {
                 self.changed.notified().await;
                 continue;
             };
@@ -159,7 +170,10 @@ impl Hub {
                 () = self.changed.notified() => {}
                 woke = waiter.wait_until(next) => {
                     woke?;
-                    self.advance(next);
+                    if of_engine == Some(next) {
+                        self.advance(next);
+                    }
+                    self.alarms.ring(next);
                     // Let the streams write before the next wait may spin.
                     tokio::task::yield_now().await;
                 }
@@ -183,6 +197,7 @@ impl Hub {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gauges {
     pub(crate) running: usize,
+    pub(crate) tenants_running: u32,
     pub(crate) waiting: usize,
     pub(crate) cache_blocks: (usize, usize),
     pub(crate) counters: EngineCounters,

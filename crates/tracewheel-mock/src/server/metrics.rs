@@ -5,12 +5,18 @@ use std::fmt::Write as _;
 use crate::server::hub::Gauges;
 
 /// The page in Prometheus' text format.
-pub(crate) fn page(model: &str, gauges: &Gauges, dropped_log_lines: u64) -> String {
+pub(crate) fn page(model: &str, gauges: &Gauges, faults: u64, dropped_log_lines: u64) -> String {
     let counters = &gauges.counters;
     let (held, capacity) = gauges.cache_blocks;
     let usage = if capacity == 0 { 0.0 } else { held as f64 / capacity as f64 };
     let mut page = Page { labels: format!("{{model_name={}}}", quoted(model)), text: String::new() };
     page.metric("vllm:num_requests_running", "gauge", "Requests in the batch.", gauges.running);
+    page.metric(
+        "mock:tenants_running",
+        "gauge",
+        "Places in the batch that other tenants hold.",
+        gauges.tenants_running,
+    );
     page.metric("vllm:num_requests_waiting", "gauge", "Requests that wait.", gauges.waiting);
     page.metric(
         "vllm:kv_cache_usage_perc",
@@ -63,6 +69,7 @@ pub(crate) fn page(model: &str, gauges: &Gauges, dropped_log_lines: u64) -> Stri
         counters.queue_full,
     );
     page.metric("mock:engine_steps_total", "counter", "Steps computed.", counters.steps);
+    page.metric("mock:faults_total", "counter", "Faults by rule.", faults);
     page.metric("mock:log_lines_dropped_total", "counter", "Log lines dropped.", dropped_log_lines);
     page.text
 }
@@ -92,13 +99,13 @@ mod tests {
     #[test]
     fn every_metric_has_help_type_and_an_escaped_label() {
         let counters = EngineCounters { prompt_tokens: 100, cached_tokens: 48, ..EngineCounters::default() };
-        let gauges = Gauges { running: 2, waiting: 1, cache_blocks: (3, 12), counters };
-        let text = page("a\"b", &gauges, 5);
+        let gauges = Gauges { running: 2, tenants_running: 4, waiting: 1, cache_blocks: (3, 12), counters };
+        let text = page("a\"b", &gauges, 3, 5);
         assert!(text.contains("vllm:num_requests_running{model_name=\"a\\\"b\"} 2\n"), "{text}");
         assert!(text.contains("vllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25\n"));
         assert!(text.contains("vllm:prefix_cache_hits_total{model_name=\"a\\\"b\"} 48\n"));
         assert!(text.contains("mock:log_lines_dropped_total{model_name=\"a\\\"b\"} 5\n"));
         let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
-        assert_eq!((lines("# HELP"), lines("# TYPE")), (14, 14));
+        assert_eq!((lines("# HELP"), lines("# TYPE")), (16, 16));
     }
 }

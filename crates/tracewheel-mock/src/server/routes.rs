@@ -1,34 +1,37 @@
 //! What is served where.
 
-use std::cell::Cell;
-use std::convert::Infallible;
-use std::future::poll_fn;
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, SERVER,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    SERVER,
 };
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use tracewheel_clock::{Clock, RunClock};
+use tracewheel_clock::{Clock, RunClock, RunNs};
 use tracewheel_tokens::TextMaker;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{ApiError, Ask, Operation, parse};
-use crate::config::MockConfig;
+use crate::config::{FaultKind, FaultRule, MockConfig, Point};
 use crate::engine::chance::{Chance, Draw};
 use crate::engine::{Budget, EngineRequest, RateLimited, Refusal, Remaining, Ticket};
+use crate::fault::{AskFacts, Facts, FaultPlan};
 use crate::log::{AttemptLog, LogSink};
 use crate::reply::Reply;
 use crate::server::body::{Place, Progress, ReplyBody, TokenStream};
-use crate::server::exchange::Exchange;
+use crate::server::exchange::{Exchange, Piece, Tally};
 use crate::server::hub::Hub;
 use crate::server::io::{Arrival, Connection};
 use crate::server::metrics;
+use crate::server::tamper::{Cut, Tamper};
+use crate::server::wire::Pace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
@@ -39,6 +42,7 @@ const SERVER_NAME: HeaderValue =
     HeaderValue::from_static(concat!("tracewheel-mock/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+const HTML: HeaderValue = HeaderValue::from_static("text/html");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
 /// What all connections share.
@@ -51,6 +55,10 @@ pub(crate) struct Service {
     pub(crate) fingerprint: String,
     /// Set once the mock is being stopped.
     pub(crate) stopping: Rc<Cell<bool>>,
+    pub(crate) tally: Rc<RefCell<Tally>>,
+    faults: RefCell<FaultPlan>,
+    /// When it began to serve.
+    started: RunNs,
     next_ticket: Cell<u64>,
 }
 
@@ -63,6 +71,8 @@ struct Call {
     arrival: Arrival,
     ticket: Ticket,
     request_id: HeaderValue,
+    /// What is to happen to the answer.
+    fault: RefCell<Option<Rc<FaultRule>>>,
 }
 
 impl Service {
@@ -74,8 +84,64 @@ impl Service {
         stopping: Rc<Cell<bool>>,
     ) -> Rc<Self> {
         let fingerprint = format!("fp_mock_{:016x}", xxh3_64(config.describe().as_bytes()));
-        let words = Rc::new(TextMaker::new());
-        Rc::new(Self { config, hub, clock, sink, words, fingerprint, stopping, next_ticket: Cell::new(1) })
+        Rc::new(Self {
+            faults: RefCell::new(FaultPlan::new(&config)),
+            started: clock.now(),
+            config,
+            hub,
+            clock,
+            sink,
+            words: Rc::new(TextMaker::new()),
+            fingerprint,
+            stopping,
+            tally: Rc::default(),
+            next_ticket: Cell::new(1),
+        })
+    }
+
+    /// A rule took effect on an exchange; once is enough.
+    pub(crate) fn note_fault(&self, rule: &FaultRule, exchange: &Exchange) {
+        exchange.note(|log| {
+            if log.fault.is_none() {
+                log.fault = Some(rule.name.clone());
+                self.faults.borrow_mut().count(rule);
+            }
+        });
+    }
+
+    /// A rule took effect on something that asked nothing: a connection, or all of them.
+    pub(crate) fn note_connection_fault(&self, rule: &FaultRule, connection: u64) {
+        self.faults.borrow_mut().count(rule);
+        let now = self.clock.now();
+        let (mono_ns, unix_ns) = (now.0 + self.clock.monotonic_origin_ns(), self.clock.wall(now));
+        self.sink.send(AttemptLog {
+            connection,
+            fault: Some(rule.name.clone()),
+            arrival_user_mono_ns: mono_ns,
+            arrival_user_unix_ns: unix_ns,
+            end_mono_ns: mono_ns,
+            end_unix_ns: unix_ns,
+            ..AttemptLog::default()
+        });
+    }
+
+    /// The rule that hits a connection which came just now.
+    pub(crate) fn pick_for_connection(&self) -> Option<Rc<FaultRule>> {
+        self.faults.borrow_mut().pick_connection(self.since_start_ms(self.clock.now()))
+    }
+
+    /// How often each rule took effect.
+    pub(crate) fn fault_effects(&self) -> Vec<(String, u64)> {
+        self.faults.borrow().effects()
+    }
+
+    /// When it began to serve.
+    pub(crate) fn started(&self) -> RunNs {
+        self.started
+    }
+
+    fn since_start_ms(&self, at: RunNs) -> u64 {
+        u64::try_from(at.since(self.started) / 1_000_000).unwrap_or(0)
     }
 
     /// Answers one request of a connection.
@@ -83,13 +149,18 @@ impl Service {
         self: Rc<Self>,
         connection: Rc<Connection>,
         request: Request<Incoming>,
-    ) -> Result<Response<ReplyBody>, Infallible> {
+    ) -> Result<Response<ReplyBody>, Cut> {
         let (parts, body) = request.into_parts();
         let call = self.begin(connection, parts);
         let path = call.parts.uri.path();
+        if !matches!(path, "/v1/chat/completions" | "/v1/completions")
+            && let Some(response) = call.meet_fault(None).await?
+        {
+            return Ok(response);
+        }
         let response = match (&call.parts.method, path) {
-            (&Method::POST, "/v1/chat/completions") => call.generate(Operation::Chat, body).await,
-            (&Method::POST, "/v1/completions") => call.generate(Operation::Completion, body).await,
+            (&Method::POST, "/v1/chat/completions") => call.generate(Operation::Chat, body).await?,
+            (&Method::POST, "/v1/completions") => call.generate(Operation::Completion, body).await?,
             (&Method::GET, "/v1/models") => call.json(StatusCode::OK, models(&call.service.config)),
             (&Method::GET, "/health") => call.json(StatusCode::OK, r#"{"status":"ok"}"#),
             (&Method::GET, "/metrics") => call.metrics(),
@@ -135,39 +206,49 @@ impl Service {
             arrival_user_mono_ns: arrival.user.0 + origin_ns,
             ..AttemptLog::default()
         };
-        let exchange =
-            Exchange::new(Arc::clone(&self.clock), self.sink.clone(), Rc::clone(&self.stopping), log);
+        let exchange = Exchange::new(
+            Arc::clone(&self.clock),
+            self.sink.clone(),
+            Rc::clone(&self.stopping),
+            Rc::clone(&self.tally),
+            log,
+        );
+        connection.wire.set_pace(Pace::Whole);
         connection.add(Rc::clone(&exchange));
-        Call { service: Rc::clone(self), connection, exchange, parts, arrival, ticket, request_id }
+        let fault = RefCell::default();
+        Call { service: Rc::clone(self), connection, exchange, parts, arrival, ticket, request_id, fault }
     }
 }
 
 impl Call {
-    async fn generate(&self, operation: Operation, body: Incoming) -> Response<ReplyBody> {
+    async fn generate(&self, operation: Operation, body: Incoming) -> Result<Response<ReplyBody>, Cut> {
         if self.service.config.http.require_authorization && !self.parts.headers.contains_key(AUTHORIZATION) {
-            return self.refuse(&ApiError {
+            return Ok(self.refuse(&ApiError {
                 status: 401,
                 code: Some("invalid_api_key"),
                 ..ApiError::invalid(None, "you didn't provide an API key")
-            });
+            }));
         }
         let body = match self.read_body(body).await {
             Ok(body) => body,
-            Err(error) => return self.refuse(&error),
+            Err(error) => return Ok(self.refuse(&error)),
         };
         // The request is there when its last byte is.
         let arrived = self.connection.latest_read().unwrap_or(self.arrival);
         let ask = match parse(operation, &body, &self.service.config) {
             Ok(ask) => ask,
-            Err(error) => return self.refuse(&error),
+            Err(error) => return Ok(self.refuse(&error)),
         };
         self.exchange.note(|log| {
             log.model = Some(ask.model.clone());
             log.stream = Some(ask.stream);
             log.prompt_tokens = Some(ask.prompt.tokens);
         });
+        if let Some(response) = self.meet_fault(Some(&ask)).await? {
+            return Ok(response);
+        }
         let request = self.engine_request(&ask);
-        match self.service.hub.submit(arrived.best(), request) {
+        Ok(match self.service.hub.submit(arrived.best(), request) {
             Err(refusal) => self.refuse_by_engine(refusal),
             Ok((remaining, state)) => {
                 self.exchange.follow(Rc::clone(&state));
@@ -176,7 +257,86 @@ impl Call {
                 add_remaining(response.headers_mut(), remaining, &self.service.config);
                 response
             }
+        })
+    }
+
+    /// Looks whether a rule hits the request. What happens before an answer's head happens here; what happens to the
+    /// answer is kept for it.
+    async fn meet_fault(&self, ask: Option<&Ask>) -> Result<Option<Response<ReplyBody>>, Cut> {
+        let headers = &self.parts.headers;
+        let facts = Facts {
+            since_start_ms: self.service.since_start_ms(self.arrival.best()),
+            path: self.parts.uri.path(),
+            ask: ask.map(|ask| AskFacts {
+                model: &ask.model,
+                input_tokens: ask.prompt.tokens,
+                stream: ask.stream,
+            }),
+            retry: retry_count(headers) > 0,
+            header: &|name| headers.get(name).map(HeaderValue::as_bytes),
+        };
+        let picked = self.service.faults.borrow_mut().pick(&facts);
+        let Some(rule) = picked else { return Ok(None) };
+        let before_head = rule.point() == Point::Head;
+        match rule.kind {
+            FaultKind::Status => {
+                self.service.note_fault(&rule, &self.exchange);
+                return Ok(Some(self.status_by_rule(&rule)));
+            }
+            FaultKind::Reset | FaultKind::Close if before_head => {
+                self.service.note_fault(&rule, &self.exchange);
+                if rule.kind == FaultKind::Reset {
+                    self.connection.wire.reset_at_end();
+                }
+                return Err(Cut);
+            }
+            FaultKind::Stall if before_head => {
+                self.service.note_fault(&rule, &self.exchange);
+                match rule.for_ms {
+                    Some(ms) => self.service.hub.alarms().after(i64::from(ms) * 1_000_000).await,
+                    None => pending().await,
+                }
+            }
+            _ => *self.fault.borrow_mut() = Some(rule),
         }
+        Ok(None)
+    }
+
+    fn status_by_rule(&self, rule: &FaultRule) -> Response<ReplyBody> {
+        let status = rule.status.and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let html = rule.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
+        let body = match &rule.body {
+            Some(body) => body.clone(),
+            None if html => format!(
+                "<html>\r\n<head><title>{status}</title></head>\r\n<body>\r\n<center><h1>{status}</h1></center>\r\n</body>\r\n</html>\r\n"
+            ),
+            None => ApiError {
+                status: status.as_u16(),
+                kind: "server_error",
+                ..ApiError::invalid(None, "the server could not answer this request")
+            }
+            .to_json(),
+        };
+        let kind = if html { HTML } else { JSON };
+        let body = ReplyBody::whole(body.into(), Rc::clone(&self.exchange), None);
+        let mut response = self.respond(status, kind, body);
+        if let Some(kind) = &rule.content_type {
+            set_content_type(response.headers_mut(), kind);
+        }
+        if let Some(ms) = rule.retry_after_ms {
+            add_retry_after(response.headers_mut(), i64::from(ms) * 1_000_000);
+        }
+        response
+    }
+
+    /// The rule's work on the answer's body, if there is a rule.
+    fn tamper(&self) -> Option<Box<Tamper>> {
+        let rule = self.fault.borrow().clone()?;
+        // Whoever ends a body after what came before wants to know when the head is out.
+        self.exchange.gave(Piece::Head);
+        let (connection, exchange) = (Rc::clone(&self.connection), Rc::clone(&self.exchange));
+        Some(Box::new(Tamper::new(rule, Rc::clone(&self.service), connection, exchange)))
     }
 
     async fn read_body(&self, body: Incoming) -> Result<Bytes, ApiError> {
@@ -219,6 +379,7 @@ impl Call {
             let usage = reply.usage(place.state.cached_tokens().unwrap_or(0), place.state.available());
             return self.json(StatusCode::OK, reply.whole(&service.words, usage));
         }
+        let tamper = self.tamper();
         let body = ReplyBody::Stream(TokenStream {
             place,
             exchange: Rc::clone(&self.exchange),
@@ -226,6 +387,8 @@ impl Call {
             words: Rc::clone(&service.words),
             role_delta: service.config.engine.role_delta,
             progress: Progress::default(),
+            tail_shape: tamper.as_ref().map(|tamper| tamper.tail_shape()).unwrap_or_default(),
+            tamper,
         });
         self.respond(StatusCode::OK, EVENT_STREAM, body)
     }
@@ -244,10 +407,7 @@ impl Call {
         };
         let mut response = self.refuse(&rate_limit_error(limited));
         if let Some(ns) = limited.retry_after_ns {
-            let headers = response.headers_mut();
-            // The header of the standard counts whole seconds; the other one is exact. Both round up.
-            headers.insert(RETRY_AFTER, HeaderValue::from(ceil_div(ns, 1_000_000_000)));
-            headers.insert(RETRY_AFTER_MS, HeaderValue::from(ceil_div(ns, 1_000_000)));
+            add_retry_after(response.headers_mut(), ns);
         }
         response
     }
@@ -259,8 +419,10 @@ impl Call {
 
     fn metrics(&self) -> Response<ReplyBody> {
         let model = self.service.config.models.first().map_or("mock", String::as_str);
-        let page = metrics::page(model, &self.service.hub.gauges(), self.service.sink.dropped());
-        self.respond(StatusCode::OK, PLAIN, ReplyBody::whole(page.into(), Rc::clone(&self.exchange)))
+        let faults = self.service.fault_effects().iter().map(|(_, count)| count).sum();
+        let page = metrics::page(model, &self.service.hub.gauges(), faults, self.service.sink.dropped());
+        let body = ReplyBody::whole(page.into(), Rc::clone(&self.exchange), self.tamper());
+        self.respond(StatusCode::OK, PLAIN, body)
     }
 
     fn refuse(&self, error: &ApiError) -> Response<ReplyBody> {
@@ -271,7 +433,7 @@ impl Call {
     fn json(&self, status: StatusCode, body: impl Into<Bytes>) -> Response<ReplyBody> {
         // To a HEAD only the head is sent, and nobody would ask for the body's end.
         let body = if self.parts.method == Method::HEAD { Bytes::new() } else { body.into() };
-        self.respond(status, JSON, ReplyBody::whole(body, Rc::clone(&self.exchange)))
+        self.respond(status, JSON, ReplyBody::whole(body, Rc::clone(&self.exchange), self.tamper()))
     }
 
     fn respond(&self, status: StatusCode, kind: HeaderValue, body: ReplyBody) -> Response<ReplyBody> {
@@ -282,8 +444,47 @@ impl Call {
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(SERVER, SERVER_NAME);
         headers.insert(REQUEST_ID, self.request_id.clone());
+        let answers = self.connection.count_answer();
+        if self.service.config.http.close_after_answers.is_some_and(|most| answers >= most.get()) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.tamper_with_head(headers);
         response
     }
+
+    fn tamper_with_head(&self, headers: &mut HeaderMap) {
+        let Some(rule) = self.fault.borrow().clone() else { return };
+        let wire = &self.connection.wire;
+        match rule.kind {
+            FaultKind::ContentType => {
+                set_content_type(headers, rule.content_type.as_deref().unwrap_or_default());
+            }
+            FaultKind::SlowHeaders => {
+                let total_ns = i64::from(rule.for_ms.unwrap_or(0)) * 1_000_000;
+                wire.set_pace(Pace::Head { total_ns });
+            }
+            FaultKind::Split => {
+                let bytes = rule.bytes.map_or(1, |bytes| bytes.get() as usize);
+                wire.set_pace(Pace::Pieces { bytes, gap_ns: i64::from(rule.gap_us.unwrap_or(0)) * 1000 });
+            }
+            _ => return,
+        }
+        self.service.note_fault(&rule, &self.exchange);
+    }
+}
+
+/// The header of the standard counts whole seconds; the other one is exact. Both round up.
+fn add_retry_after(headers: &mut HeaderMap, ns: i64) {
+    headers.insert(RETRY_AFTER, HeaderValue::from(ceil_div(ns, 1_000_000_000)));
+    headers.insert(RETRY_AFTER_MS, HeaderValue::from(ceil_div(ns, 1_000_000)));
+}
+
+/// Empty: there is none.
+fn set_content_type(headers: &mut HeaderMap, kind: &str) {
+    match HeaderValue::from_str(kind) {
+        Ok(value) if !kind.is_empty() => headers.insert(CONTENT_TYPE, value),
+        _ => headers.remove(CONTENT_TYPE),
+    };
 }
 
 fn retry_count(headers: &HeaderMap) -> u32 {
@@ -309,11 +510,13 @@ fn rate_limit_error(limited: RateLimited) -> ApiError {
     let (kind, what) = match limited.budget {
         Budget::Requests => ("requests", "requests a minute"),
         Budget::Tokens => ("tokens", "tokens a minute"),
+        Budget::InFlight => ("concurrency", "requests at once"),
     };
     let message = match limited.retry_after_ns {
         Some(ns) => {
             format!("rate limit reached for {what}: please try again in {} ms", ceil_div(ns, 1_000_000))
         }
+        None if limited.budget == Budget::InFlight => "too many requests are under way at once".to_owned(),
         None => format!("the request alone is larger than the limit of {what} allows at once"),
     };
     ApiError { status: 429, kind, code: Some("rate_limit_exceeded"), param: None, message }

@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.reader.read_line(&mut line).unwrap();
         line.trim_end_matches(['\r', '\n']).to_owned()

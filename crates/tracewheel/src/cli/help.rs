@@ -42,7 +42,8 @@ const INSPECT: Groups = &[("Result", &["json"])];
 
 const MOCK: Groups = &[
     ("Endpoint", &["listen", "config", "seed"]),
-    ("Result", &["gateway_log", "witness_log", "describe", "json"]),
+    ("Instead of serving", &["print_config", "check", "describe"]),
+    ("Result", &["gateway_log", "witness_log", "json"]),
 ];
 
 const REPLAY: Groups = &[
@@ -96,8 +97,11 @@ Examples:
         "mock",
         "\
 Examples:
-  tracewheel mock --describe
   tracewheel mock --listen 127.0.0.1:8000 --gateway-log gateway.jsonl
+
+  # rates, limits, other tenants and faults of your own
+  tracewheel mock --print-config > mock.toml
+  tracewheel mock --config mock.toml --describe
 
 The model and its configuration: docs/mock.md",
     ),

@@ -1,24 +1,33 @@
 //! `tracewheel mock`
 
 use tracewheel_clock::RunClock;
-use tracewheel_mock::{Mock, MockConfig, MockError};
+use tracewheel_mock::{Mock, MockConfig, MockError, MockSummary};
 
 use crate::cli::MockArgs;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 use crate::signals;
 
-/// Serves until the first Ctrl-C.
+/// Serves until the first Ctrl-C or SIGTERM, or tells about the configuration.
 pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
-    let config = config(args)?;
-    if args.describe {
-        if args.json {
-            output.json(&config)?;
-        } else {
-            output.data(&config.describe())?;
-        }
+    if args.print_config {
+        output.data(MockConfig::commented_default())?;
         return Ok(Exit::Done);
     }
+    let config = config(args)?;
+    if args.describe && args.json {
+        output.json(&config.description())?;
+    } else if args.describe {
+        output.data(&config.describe())?;
+    } else if args.check {
+        output.note("the mock can be like this");
+    } else {
+        serve(config, args, output)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn serve(config: MockConfig, args: &MockArgs, output: &Output) -> Result<(), Failure> {
     let mock = Mock::bind(config, args.listen, RunClock::start()).map_err(|error| {
         let exit = match &error {
             MockError::Log(_) => Exit::Output,
@@ -27,10 +36,16 @@ pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
         };
         Failure::new(exit, error)
     })?;
-    output.note(&format!("mock LLM endpoint on http://{} (Ctrl-C ends it)", mock.local_addr()));
-    signals::wait()?;
-    mock.shutdown().or_exit(Exit::Output)?;
-    Ok(Exit::Done)
+    // Installed before anybody is told that it serves, so that whoever reads the line may stop it.
+    let stopped = signals::stopped()?;
+    let url = format!("http://{}", mock.local_addr());
+    output.note(&format!("mock LLM endpoint on {url} (Ctrl-C ends it)"));
+    // The line that scripts read.
+    output.data(&url)?;
+    stopped.wait();
+    let summary = mock.shutdown().or_exit(Exit::Output)?;
+    output.note(&told(&summary));
+    Ok(())
 }
 
 fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
@@ -40,7 +55,7 @@ fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
             let text = std::fs::read_to_string(path).or_exit_with(Exit::Usage, || {
                 format!("cannot read the mock's configuration {}", path.display())
             })?;
-            toml::from_str(&text)
+            MockConfig::from_toml(&text)
                 .or_exit_with(Exit::Usage, || format!("in the mock's configuration {}", path.display()))?
         }
     };
@@ -54,4 +69,60 @@ fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
         config.witness_log.clone_from(&args.witness_log);
     }
     Ok(config)
+}
+
+/// What it did, on one line.
+fn told(summary: &MockSummary) -> String {
+    let listed = |counts: Vec<String>, none: &str| match counts.as_slice() {
+        [] => none.to_owned(),
+        counts => counts.join(", "),
+    };
+    let statuses = summary.statuses.iter().map(|(status, count)| match status {
+        0 => format!("{count} without status"),
+        status => format!("{count} × {status}"),
+    });
+    let faults = summary.faults.iter().map(|(name, count)| format!("{name} {count}"));
+    let engine = &summary.engine;
+    let cache = match engine.prompt_tokens {
+        0 => "no prompt computed".to_owned(),
+        all => format!("{:.1} % of prompt tokens cached", engine.cached_tokens as f64 * 100.0 / all as f64),
+    };
+    let mut line = format!(
+        "served {} requests on {} connections: {}; {cache}; {} output tokens; faults: {}",
+        summary.requests,
+        summary.connections,
+        listed(statuses.collect(), "no answer"),
+        engine.output_tokens,
+        listed(faults.collect(), "no rules"),
+    );
+    if summary.dropped_log_lines > 0 {
+        line.push_str(&format!("; {} log lines were dropped", summary.dropped_log_lines));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_one_line() {
+        let mut summary = MockSummary {
+            requests: 7,
+            connections: 2,
+            statuses: [(0, 1), (200, 5), (429, 1)].into(),
+            faults: vec![("reset".into(), 1), ("never".into(), 0)],
+            ..MockSummary::default()
+        };
+        summary.engine.prompt_tokens = 1000;
+        summary.engine.cached_tokens = 125;
+        summary.engine.output_tokens = 50;
+        assert_eq!(
+            told(&summary),
+            "served 7 requests on 2 connections: 1 without status, 5 × 200, 1 × 429; 12.5 % of prompt tokens cached; \
+             50 output tokens; faults: reset 1, never 0"
+        );
+        let nothing = "served 0 requests on 0 connections: no answer; no prompt computed; 0 output tokens; faults: no rules";
+        assert_eq!(told(&MockSummary::default()), nothing);
+    }
 }

@@ -1,5 +1,11 @@
 //! The commands in the order in which a newcomer types them.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::harness::{Place, QUICK, fixture, text};
 
 #[test]
@@ -132,7 +138,15 @@ fn the_mock_describes_itself_and_refuses_a_configuration_that_it_does_not_know()
     let place = Place::new();
     assert!(place.expect(0, &["mock", "--describe"]).contains("prompt token"));
     place.write("mock.toml", "[engine]\nspeed = 9\n");
-    assert!(place.fails(2, &["mock", "--config", "mock.toml", "--describe"]).contains("speed"));
+    let told = place.fails(2, &["mock", "--config", "mock.toml", "--check"]);
+    assert!(told.contains("mock.toml") && told.contains("line 2: unknown field `speed`"), "{told}");
+    place.write("mock.toml", "[cache]\nblock_token = 9\n");
+    let told = place.fails(2, &["mock", "--config", "mock.toml", "--describe"]);
+    assert!(told.contains("did you mean `block_tokens`?"), "{told}");
+    place.write("mock.toml", &place.expect(0, &["mock", "--print-config"]));
+    assert_eq!(place.expect(0, &["mock", "--config", "mock.toml", "--check"]), "");
+    let described = place.json(0, &["mock", "--config", "mock.toml", "--describe", "--json"]);
+    assert_eq!((&described["config"]["seed"], &described["places"]), (&1.into(), &64.into()));
     let demo = fixture("demo/production.toml");
     place.expect(0, &["mock", "--describe", "--config", demo.to_str().unwrap()]);
 }
@@ -142,4 +156,33 @@ fn tables_carry_no_colour_codes_unless_asked_to() {
     let place = Place::new();
     place.small_timeline(5);
     assert!(!place.expect(0, &["inspect", "t.parquet"]).contains('\u{1b}'));
+}
+
+#[test]
+fn a_mock_tells_scripts_its_address_and_sums_up_what_it_did_when_it_is_stopped() {
+    let place = Place::new();
+    place.write(
+        "mock.toml",
+        "[[fault]]\nname = \"down\"\nkind = \"status\"\nstatus = 503\npath = \"/health\"\n",
+    );
+    let args = ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml", "--witness-log", "w.jsonl"];
+    let mut command = place.command(&args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("http://").expect("nothing but the address");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: m\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("served 1 requests on 1 connections: 1 × 503") && told.contains("faults: down 1"),
+        "{told}"
+    );
+    assert!(std::fs::read_to_string(place.path("w.jsonl")).unwrap().contains("\"fault\":\"down\""));
 }

@@ -106,7 +106,8 @@ fn an_address_in_use_is_told_with_the_remedy() {
     let place = Place::new();
     let mock = place.mock(QUICK);
     let address = mock.url.trim_start_matches("http://").to_owned();
-    assert!(place.fails(2, &["mock", "--listen", &address]).contains("port 0"));
+    let told = place.fails(2, &["mock", "--listen", &address, "--witness-log", "witness.jsonl"]);
+    assert!(told.contains("port 0") && told.contains(&address), "{told}");
 }
 
 #[test]
