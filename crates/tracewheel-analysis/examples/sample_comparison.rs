@@ -1,8 +1,11 @@
-//! Writes a timeline, a run of it, the comparison of the two and the run's inspection into a directory, for `scripts/check_compare.py`:
-//! everything that a comparison has to get right occurs (retries, failures, mixed kinds of TTFT, unknown values, answers
-//! that are not streamed, events that share a read, missing kernel stamps), drawn from a seed.
+//! Writes timelines, runs, their comparisons and the summary of a run into a directory, for `scripts/check_compare.py` and for
+//! the golden texts: everything that a comparison has to get right occurs (retries, failures, requests that never left, mixed
+//! kinds of TTFT, unknown values, every bin of cached shares, warm-up and priming, gated turns, copies of a row, answers that
+//! are not streamed or bring no output, stalls, events that share a read or carry no token, missing kernel stamps, a run that a
+//! person ended, timelines that differ), drawn from a seed.
 //!
-//! `cargo run -p tracewheel-analysis --example sample_comparison -- DIR`
+//! `cargo run -p tracewheel-analysis --example sample_comparison -- DIR` prints a line a document: the arguments that
+//! `scripts/check_compare.py` takes.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a tool for tests")]
 
@@ -10,15 +13,20 @@
 #[allow(dead_code, unreachable_pub, reason = "the tests use the rest")]
 mod fixture;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use fixture::{MS, attempt, manifest, produced, refused, rejected, request, run, timeline, unsent};
+use fixture::{MS, attempt, manifest, produced, refused, rejected, request, run_with, timeline, unsent};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tracewheel_analysis::{Baseline, CompareOptions, compare, inspect_run};
-use tracewheel_record::{AttemptRecord, RequestRecord};
-use tracewheel_timeline::RequestRow;
-use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Phase, Reason, RequestStatus, Source, TtftKind};
+use tracewheel_record::manifest::{EndedBy, OutcomeSection};
+use tracewheel_record::rows::EXTRA_COPY;
+use tracewheel_record::{AttemptRecord, HealthRecord, RequestRecord, Run};
+use tracewheel_timeline::vocab::{
+    ArrivalSource, AttemptStatus, EventKind, Phase, Reason, RequestStatus, Source, TtftKind,
+};
+use tracewheel_timeline::{RequestRow, Timeline};
 
 const REQUESTS: i64 = 600;
 
@@ -28,18 +36,132 @@ fn main() {
     let mut rng = ChaCha8Rng::seed_from_u64(2026);
     let rows = production(&mut rng);
     let t = timeline(&dir, "timeline.parquet", &rows);
-    let exchanges: Vec<_> = rows
-        .iter()
-        .enumerate()
-        .filter(|(_, row)| row.retry_of_row.is_none())
-        .filter_map(|(at, row)| replayed(at as u64, row, &mut rng))
-        .collect();
-    let r = run(&dir, manifest(&t), &exchanges);
-    let comparison = compare(&r, Baseline::Timeline(&t), &CompareOptions::default()).unwrap();
-    std::fs::write(dir.join("compare.json"), serde_json::to_string_pretty(&comparison).unwrap()).unwrap();
-    let inspection = inspect_run(&r).unwrap();
-    std::fs::write(dir.join("inspect.json"), serde_json::to_string_pretty(&inspection).unwrap()).unwrap();
-    println!("{} {}", r.dir().display(), t.path().display());
+    let r = whole_run(&dir, &t, &rows, &mut rng);
+    let again = another_run(&dir, &t, &rows, &mut rng);
+    let early = early_run(&dir, &t, &rows, &mut rng);
+    let other = timeline(&dir, "other.parquet", &without_latencies(&rows));
+    let comparisons = [
+        ("compare.json", &r, Baseline::Timeline(&t)),
+        ("runs.json", &r, Baseline::Run(&again)),
+        ("again.json", &again, Baseline::Timeline(&t)),
+        ("early.json", &early, Baseline::Timeline(&t)),
+        ("other.json", &r, Baseline::Timeline(&other)),
+        ("back.json", &early, Baseline::Run(&r)),
+    ];
+    let shown = |path: &Path| path.display().to_string();
+    for (name, replay, baseline) in comparisons {
+        let comparison = compare(replay, baseline, &CompareOptions::default()).unwrap();
+        write(&dir, name, &comparison);
+        let other = match baseline {
+            Baseline::Run(run) => shown(run.dir()),
+            Baseline::Timeline(timeline) => shown(timeline.path()),
+        };
+        println!("{} {other} {}", shown(replay.dir()), shown(&dir.join(name)));
+    }
+    for (name, run) in [("inspect.json", &r), ("inspect-early.json", &early)] {
+        write(&dir, name, &inspect_run(run).unwrap());
+        println!("{} {}", shown(run.dir()), shown(&dir.join(name)));
+    }
+}
+
+fn write(dir: &Path, name: &str, document: &impl serde::Serialize) {
+    std::fs::write(dir.join(name), serde_json::to_string_pretty(document).unwrap()).unwrap();
+}
+
+/// A run that ended as planned.
+fn whole_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng) -> Run {
+    let mut exchanges = exchanges(rows, rng);
+    // Sent before the measured phase, to fill the cache.
+    for row in 0..5 {
+        let mut attempt = stream(row, 1, 0, rng);
+        attempt.copy = EXTRA_COPY + row as u32;
+        let mut record = request(&attempt, RequestStatus::Ok);
+        (record.copy, record.phase) = (attempt.copy, Phase::Prime);
+        exchanges.push((record, vec![attempt]));
+    }
+    let mut m = manifest(t);
+    m.target.models_asked = vec!["m-a".to_owned()];
+    m.target.models_served = vec!["m-a-0042".to_owned()];
+    (m.cache.mode, m.plan.amplification) = (Some("natural".to_owned()), Some(1.0));
+    m.policy.connections.request_timeout_ns = Some(600_000 * MS);
+    m.warnings.push("2 attempts failed for want of a port".to_owned());
+    m.outcome.as_mut().unwrap().faithful = Some(true);
+    let health = |second: u32| HealthRecord {
+        second,
+        at_ns: i64::from(second) * 1000 * MS,
+        loop_delay_max_ns: Some(50_000 + i64::from(second % 7) * 1000),
+        kernel_lag_max_ns: (second % 3 > 0).then_some(20_000 + i64::from(second)),
+        clock_stepped: Some(second == 3),
+        ..HealthRecord::default()
+    };
+    run_with(dir, "sample", m, &exchanges, &(0..24).map(health).collect::<Vec<_>>())
+}
+
+/// A run of the same rows, each row of ten twice, at another speed, that reports few cached tokens.
+fn another_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng) -> Run {
+    let mut all = exchanges(rows, rng);
+    let copies = exchanges(rows, rng).into_iter().filter(|(record, _)| record.row % 10 == 0);
+    all.extend(copies.map(|(mut record, mut attempts)| {
+        record.copy = 1;
+        attempts.iter_mut().for_each(|attempt| attempt.copy = 1);
+        (record, attempts)
+    }));
+    for (record, _) in &mut all {
+        if record.row % 8 == 0 {
+            (record.cached_tokens, record.cached_tokens_source) = (None, None);
+        }
+    }
+    let mut m = manifest(t);
+    m.target.models_asked = vec!["m-b".to_owned()];
+    (m.plan.speed, m.cache.mode) = (Some(1.5), Some("cold".to_owned()));
+    m.policy.connections.request_timeout_ns = Some(30_000 * MS);
+    m.outcome.as_mut().unwrap().faithful = Some(false);
+    run_with(dir, "again", m, &all, &[])
+}
+
+/// A run that a person ended after ten seconds.
+fn early_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng) -> Run {
+    let mut all = exchanges(rows, rng);
+    for (record, attempts) in &mut all {
+        if record.planned_ns >= 10_000 * MS {
+            *record = unsent(record.row, record.planned_ns / MS, Reason::StoppedByUser);
+            attempts.clear();
+        } else if record.planned_ns >= 9_900 * MS && record.attempts > 0 {
+            (record.status, record.reason) =
+                (RequestStatus::Interrupted, Some(Reason::InterruptedByUser));
+        }
+    }
+    let mut m = manifest(t);
+    m.plan.mode = Some("closed:4".to_owned());
+    m.outcome = Some(OutcomeSection {
+        ended_by: EndedBy::Cut,
+        ended_ns: Some(10_000 * MS),
+        ..OutcomeSection::default()
+    });
+    run_with(dir, "early", m, &all, &[])
+}
+
+/// The same traffic as another log would have it: no latencies, sampled, some answered by a gateway's cache.
+fn without_latencies(rows: &[RequestRow]) -> Vec<RequestRow> {
+    let bare = |(at, row): (usize, &RequestRow)| RequestRow {
+        prod_ttft_ns: None,
+        prod_ttft_kind: None,
+        prod_e2e_ns: None,
+        prod_event_ns: None,
+        cached_tokens: None,
+        cached_tokens_source: None,
+        retry_of_row: None,
+        sample_rate: Some(0.5),
+        served_by_gateway_cache: Some(at % 50 == 0),
+        arrival_source: ArrivalSource::LogWrite,
+        ..row.clone()
+    };
+    rows.iter().enumerate().map(bare).collect()
+}
+
+fn exchanges(rows: &[RequestRow], rng: &mut ChaCha8Rng) -> Vec<(RequestRecord, Vec<AttemptRecord>)> {
+    let first_attempts = rows.iter().enumerate().filter(|(_, row)| row.retry_of_row.is_none());
+    first_attempts.filter_map(|(at, row)| replayed(at as u64, row, rng)).collect()
 }
 
 /// Rows in arrival order; one in twelve is a refusal that is tried again up to twice.
@@ -102,9 +224,20 @@ fn logged(arrival: i64, rng: &mut ChaCha8Rng) -> RequestRow {
         });
         row.prod_event_ns = Some(events.collect());
     }
-    row.cached_tokens = Some(rng.random_range(0..100));
-    row.cached_tokens_source = Some(Source::Reported);
+    (row.cached_tokens, row.cached_tokens_source) = cached(rng);
+    if rng.random_range(0..5) == 0 {
+        row.model = Some(Arc::from("m-b"));
+    }
     row
+}
+
+/// Every bin, and now and then nothing.
+fn cached(rng: &mut ChaCha8Rng) -> (Option<u32>, Option<Source>) {
+    match rng.random_range(0..40) {
+        0 => (None, None),
+        1..=5 => (Some(0), Some(Source::Reported)),
+        _ => (Some(rng.random_range(0..=100)), Some(Source::Reported)),
+    }
 }
 
 /// What the replay measured of a row; one in fifty is not in the run at all.
@@ -141,17 +274,23 @@ fn replayed(
     record.backoff_ns = (at - due) * MS;
     record.strata.stream = logged.stream;
     record.phase = if due < 1000 { Phase::Warmup } else { Phase::Measure };
-    (record.cached_tokens, record.cached_tokens_source) =
-        (Some(rng.random_range(0..100)), Some(Source::Reported));
+    if record.row % 9 == 4 {
+        // A turn that was due only when the one before had ended.
+        (record.gated, record.planned_ns) = (true, record.planned_ns - rng.random_range(0..40) * MS);
+    }
+    if record.row % 25 == 7 {
+        record.budget_wait_ns = rng.random_range(1..30) * MS;
+    }
+    (record.cached_tokens, record.cached_tokens_source) = cached(rng);
     attempts.push(last);
     Some((record, attempts))
 }
 
 fn stream(row: u64, number: u16, due: i64, rng: &mut ChaCha8Rng) -> AttemptRecord {
     let mut at = due + rng.random_range(5..300);
-    let events: Vec<i64> = (0..rng.random_range(0..25))
+    let events: Vec<i64> = (0..rng.random_range(0..45))
         .map(|_| {
-            at += rng.random_range(0..15);
+            at += if rng.random_range(0..400) == 0 { 620 } else { rng.random_range(0..15) };
             at
         })
         .collect();
@@ -168,7 +307,7 @@ fn stream(row: u64, number: u16, due: i64, rng: &mut ChaCha8Rng) -> AttemptRecor
         if event > 1 && rng.random_range(0..6) == 0 {
             attempt.events[event].read = attempt.events[event - 1].read;
         }
-        attempt.events[event].tokens = reported.then(|| rng.random_range(1..4));
+        attempt.events[event].tokens = reported.then(|| rng.random_range(0..4));
         if event < 4 && row.is_multiple_of(3) {
             attempt.events[event].kind =
                 [EventKind::Reasoning, EventKind::ToolArgs, EventKind::Heartbeat][event - 1];

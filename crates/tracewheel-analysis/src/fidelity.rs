@@ -45,6 +45,10 @@ pub struct Fidelity {
     pub sent: u64,
     /// Attempts of which a byte was written.
     pub attempts_sent: u64,
+    /// Planned requests per second, from the first to the last planned send of the window; null for fewer than two.
+    pub offered_per_second: Option<f64>,
+    /// Sent requests per second, from the first to the last first byte of a first attempt; null for fewer than two.
+    pub achieved_per_second: Option<f64>,
     /// First byte written − due, over first attempts. What the target cannot be blamed for.
     pub lateness: DurationSummary,
     /// Due − planned, over gated requests: how far waiting for previous turns moved the schedule.

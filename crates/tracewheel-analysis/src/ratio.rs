@@ -32,8 +32,8 @@ pub const VERDICT_RULE: &str = "agree: the ratio's interval lies within [1/(1+t)
 pub struct RatioInterval {
     /// The ratio of the two quantiles; null when it is +∞.
     pub value: Option<f64>,
-    /// Lower end; 0 when nothing bounds it.
-    pub lo: f64,
+    /// Lower end; 0 when nothing bounds it, null when it is +∞: even there the replay was never answered.
+    pub lo: Option<f64>,
     /// Upper end; null when nothing bounds it.
     pub hi: Option<f64>,
     /// What the upper end is.
@@ -77,7 +77,7 @@ pub fn ratio(replay: &Estimate, baseline: &Estimate, rho: f64) -> Option<RatioIn
         (false, true) => BoundIs::Infinite,
         (false, false) => BoundIs::Unbounded,
     };
-    Some(RatioInterval { value, lo, hi: hi.is_finite().then_some(hi), hi_is, level })
+    Some(RatioInterval { value, lo: lo.is_finite().then_some(lo), hi: hi.is_finite().then_some(hi), hi_is, level })
 }
 
 /// The logarithm with +∞ kept; `None` for what has none.
@@ -120,12 +120,13 @@ pub fn verdict(
         };
     };
     let (low, high) = (1.0 / (1.0 + tolerance), 1.0 + tolerance);
+    let lo = ratio.lo.unwrap_or(f64::INFINITY);
     let hi = ratio.hi.unwrap_or(f64::INFINITY);
-    if ratio.lo > high {
+    if lo > high {
         Verdict::Slower
     } else if hi < low {
         Verdict::Faster
-    } else if ratio.lo >= low && hi <= high {
+    } else if lo >= low && hi <= high {
         Verdict::Agree
     } else {
         Verdict::CannotTell
@@ -153,7 +154,7 @@ mod tests {
         let lo = 2f64.ln() - ((200f64 / 150.0).ln().powi(2) + 1.2f64.ln().powi(2)).sqrt();
         let hi = 2f64.ln() + (1.3f64.ln().powi(2) + (100f64 / 90.0).ln().powi(2)).sqrt();
         assert_eq!(r.value, Some(2.0));
-        assert!((r.lo - lo.exp()).abs() < 1e-12 && (r.hi.unwrap() - hi.exp()).abs() < 1e-12, "{r:?}");
+        assert!((r.lo.unwrap() - lo.exp()).abs() < 1e-12 && (r.hi.unwrap() - hi.exp()).abs() < 1e-12, "{r:?}");
     }
 
     #[test]
@@ -170,9 +171,9 @@ mod tests {
         assert_eq!((open.hi, open.hi_is), (None, BoundIs::Unbounded));
         let failed = ratio(&estimate(NEVER_NS, Some(150), Some(NEVER_NS)), &base, 0.0).unwrap();
         assert_eq!((failed.value, failed.hi, failed.hi_is), (None, None, BoundIs::Infinite));
-        assert!((failed.lo - 150.0 / 120.0).abs() < 1e-12);
+        assert!((failed.lo.unwrap() - 150.0 / 120.0).abs() < 1e-12);
         let healed = ratio(&base, &estimate(NEVER_NS, Some(300), Some(NEVER_NS)), 0.0).unwrap();
-        assert_eq!((healed.value, healed.lo), (Some(0.0), 0.0));
+        assert_eq!((healed.value, healed.lo), (Some(0.0), Some(0.0)));
         assert!((healed.hi.unwrap() - 120.0 / 300.0).abs() < 1e-12);
         let never = estimate(NEVER_NS, Some(1), None);
         assert_eq!(ratio(&never, &never, 0.0), None);
@@ -228,9 +229,9 @@ mod tests {
                     let rho = a.spectrum.correlation(&b.spectrum);
                     let r = ratio(&a.estimate, &b.estimate, rho).unwrap();
                     let free = ratio(&a.estimate, &b.estimate, 0.0).unwrap();
-                    hits += u32::from(r.lo <= 1.0 && r.hi.is_none_or(|hi| hi >= 1.0));
-                    width += r.hi.unwrap_or(10.0).ln() - r.lo.ln();
-                    free_width += free.hi.unwrap_or(10.0).ln() - free.lo.ln();
+                    hits += u32::from(r.lo.unwrap() <= 1.0 && r.hi.is_none_or(|hi| hi >= 1.0));
+                    width += r.hi.unwrap_or(10.0).ln() - r.lo.unwrap().ln();
+                    free_width += free.hi.unwrap_or(10.0).ln() - free.lo.unwrap().ln();
                 }
                 let share = f64::from(hits) / f64::from(rounds);
                 assert!(share >= 0.90, "{p}, shared {shared}: {share}");

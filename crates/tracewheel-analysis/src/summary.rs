@@ -11,7 +11,7 @@ use crate::compare::{check_level, check_stall};
 use crate::comparison::{
     CacheReport, Estimate, Fidelity, Metric, Percentile, Population, SampleSize, SideReport, Warning,
 };
-use crate::error::{AnalysisError, Result};
+use crate::error::Result;
 use crate::interval::INTERVAL_METHOD;
 use crate::latencies::{self, Sample};
 use crate::metric::definitions;
@@ -134,17 +134,15 @@ pub struct TokenTotals {
     pub output: u64,
 }
 
-/// Summarises a run: counts, latencies, precision of sending, rates.
+/// Summarises a run: counts, latencies, precision of sending, rates. A run without measured requests has counts of 0 and no
+/// latency.
 ///
 /// # Errors
-/// An unreadable run, options out of range, or no measured request.
+/// An unreadable run, or options out of range.
 pub fn summarise(run: &Run, options: &SummaryOptions) -> Result<ReplaySummary> {
     check_level(options.level)?;
     check_stall(options.stall_ns)?;
     let side = side::load_run(run, options.stall_ns)?;
-    if side.roster.requests.is_empty() {
-        return Err(AnalysisError::Empty { run: run.manifest().id.clone() });
-    }
     of_side(run, side, options.level)
 }
 

@@ -56,6 +56,10 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
             warn("clock_stepped", text);
         }
     }
+    // What the replay itself wrote down; that it was closed loop is said above.
+    for text in manifest.warnings.iter().filter(|text| !text.starts_with("closed loop")) {
+        warn("recorded", text.clone());
+    }
     let counts = &side.report.counts;
     if side.report.window.ended_early {
         let text = format!(

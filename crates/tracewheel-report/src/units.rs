@@ -93,7 +93,7 @@ pub(crate) fn ratio(ratio: Option<&RatioInterval>) -> String {
         (None, BoundIs::Infinite) => "∞".to_owned(),
         (None, _) => "?".to_owned(),
     };
-    format!("{} [{}, {hi}]", r.value.map_or("∞".to_owned(), number), number(r.lo))
+    format!("{} [{}, {hi}]", r.value.map_or("∞".to_owned(), number), r.lo.map_or("∞".to_owned(), number))
 }
 
 /// A count with its thousands apart: `1,234,567`.

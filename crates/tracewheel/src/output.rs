@@ -83,6 +83,14 @@ impl Output {
         self.data(&serde_json::to_string_pretty(value).or_exit(Exit::Internal)?)
     }
 
+    /// Prints a value as indented JSON, with the version of its keys in front.
+    ///
+    /// # Errors
+    /// As [`Output::data`].
+    pub(crate) fn document(&self, schema: &'static str, value: &impl Serialize) -> Result<(), Failure> {
+        self.json(&Document { schema, value })
+    }
+
     /// Prints a line for the person at the terminal, above the progress where there is some.
     pub(crate) fn note(&self, line: &str) {
         self.screen.print(format!("{line}\n").as_bytes());
@@ -105,4 +113,12 @@ fn manner(choice: &str) -> Result<Manner, Failure> {
             Manner::Plain { every_ns: every_ns.max(1) }
         }
     })
+}
+
+/// A value that does not carry the version of its own JSON.
+#[derive(Serialize)]
+struct Document<'a, T: Serialize> {
+    schema: &'static str,
+    #[serde(flatten)]
+    value: &'a T,
 }

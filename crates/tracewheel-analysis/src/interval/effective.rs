@@ -84,7 +84,8 @@ impl Spectrum {
             sums[at * bins / requests] += score;
         }
         let norm = (2.0 / requests as f64).sqrt();
-        let projections = (1..=count).map(|j| norm * cosine_sum(&sums, j)).collect();
+        let table = CosineTable::new(bins);
+        let projections = (1..=count).map(|j| norm * table.sum(&sums, j)).collect();
         Self { projections }
     }
 
@@ -109,17 +110,29 @@ impl Spectrum {
     }
 }
 
-/// `Σ sums_b · cos(π j (b+½)/bins)`, with the cosines by their recurrence.
-fn cosine_sum(sums: &[f64], j: usize) -> f64 {
-    let step = PI * j as f64 / sums.len() as f64;
-    let twice = 2.0 * step.cos();
-    let (mut before, mut now) = ((step * 0.5).cos(), (step * 0.5).cos());
-    let mut total = 0.0;
-    for sum in sums {
-        total += sum * now;
-        (before, now) = (now, twice * now - before);
+/// The cosines of all multiples of `π / (2·bins)` in one turn: every cosine of the projections is one of them. A recurrence
+/// would lose half of the digits over 4,096 steps.
+struct CosineTable {
+    turn: Vec<f64>,
+}
+
+impl CosineTable {
+    fn new(bins: usize) -> Self {
+        let step = PI / (2 * bins.max(1)) as f64;
+        Self { turn: (0..4 * bins.max(1)).map(|k| (k as f64 * step).cos()).collect() }
     }
-    total
+
+    /// `Σ sums_b · cos(π j (b+½) / bins)`.
+    fn sum(&self, sums: &[f64], j: usize) -> f64 {
+        let turn = self.turn.len();
+        let mut at = j % turn;
+        let mut total = 0.0;
+        for sum in sums {
+            total += sum * self.turn[at];
+            at = (at + 2 * j) % turn;
+        }
+        total
+    }
 }
 
 #[cfg(test)]
@@ -142,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recurrence_equals_the_cosines() {
+    fn the_table_of_cosines_is_walked_as_the_formula_says() {
         let sums: Vec<f64> = (0..257).map(|i| f64::from(i % 7) - 3.0).collect();
         for j in [1usize, 2, 17, 128] {
             let plain: f64 = sums
@@ -150,7 +163,7 @@ mod tests {
                 .enumerate()
                 .map(|(b, s)| s * (PI * j as f64 * (b as f64 + 0.5) / sums.len() as f64).cos())
                 .sum();
-            assert!((cosine_sum(&sums, j) - plain).abs() < 1e-9);
+            assert!((CosineTable::new(sums.len()).sum(&sums, j) - plain).abs() < 1e-11);
         }
     }
 

@@ -8,8 +8,12 @@ use crate::quantile::Percentile;
 pub(super) fn window(requests: &[Observed]) -> Window {
     let (Some(first), Some(last)) = (requests.first(), requests.last()) else { return Window::default() };
     let span_ns = last.order_ns - first.order_ns;
-    let rate = (span_ns > 0).then(|| (requests.len() - 1) as f64 * 1e9 / span_ns as f64);
-    Window { span_ns, requests_per_second: rate, ..Window::default() }
+    Window { span_ns, requests_per_second: per_second(requests.len(), span_ns), ..Window::default() }
+}
+
+/// Events per second over the span from the first to the last of them; `None` where there is no span.
+pub(super) fn per_second(events: usize, span_ns: i64) -> Option<f64> {
+    (events > 1 && span_ns > 0).then(|| (events - 1) as f64 * 1e9 / span_ns as f64)
 }
 
 /// Requests in flight over time, from the start of each to its end, between the first start and the last end.

@@ -9,7 +9,7 @@ use tracewheel_timeline::vocab::{AttemptStatus, Operation, Phase, Reason, Reques
 use super::observed::{Ended, Key, Observed, Roster};
 use super::report::{Counts, SideKind};
 use super::streams::{OutputStream, StreamTally};
-use super::{Side, Source, throttled_status};
+use super::{Side, Source, load_level, throttled_status};
 use crate::error::{AnalysisError, Result};
 use crate::fidelity::{DurationSummary, Fidelity};
 use crate::metric::Metric;
@@ -195,6 +195,8 @@ struct AttemptTable {
     lateness: Vec<i64>,
     body_tail: Vec<i64>,
     sent: u64,
+    /// First and last first byte of a first attempt.
+    written: Option<(i64, i64)>,
 }
 
 impl AttemptTable {
@@ -207,6 +209,7 @@ impl AttemptTable {
             lateness: Vec::new(),
             body_tail: Vec::new(),
             sent: 0,
+            written: None,
         }
     }
 
@@ -219,6 +222,8 @@ impl AttemptTable {
             request.sent = true;
             if attempt.attempt == 1 {
                 self.lateness.push(written - attempt.due_ns);
+                let (from, to) = self.written.unwrap_or((written, written));
+                self.written = Some((from.min(written), to.max(written)));
             }
         }
         request.throttled |= throttled_status(attempt.http_status)
@@ -254,8 +259,13 @@ impl AttemptTable {
     }
 
     fn fidelity(&mut self, counts: &Counts, gate_drift: Vec<i64>) -> Fidelity {
+        let planned = self.roster.requests.first().zip(self.roster.requests.last());
+        let planned_span = planned.map_or(0, |(first, last)| last.order_ns - first.order_ns);
+        let written_span = self.written.map_or(0, |(from, to)| to - from);
         Fidelity {
             planned: counts.planned,
+            offered_per_second: load_level::per_second(self.roster.requests.len(), planned_span),
+            achieved_per_second: load_level::per_second(self.lateness.len(), written_span),
             sent: self.roster.requests.iter().filter(|r| r.sent).count() as u64,
             attempts_sent: self.sent,
             lateness: DurationSummary::of(std::mem::take(&mut self.lateness)),

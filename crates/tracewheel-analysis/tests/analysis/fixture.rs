@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracewheel_clock::VirtualClock;
 use tracewheel_record::manifest::{EndedBy, OutcomeSection};
 use tracewheel_record::{
-    AttemptRecord, EventRow, Manifest, ReadStampRow, RequestRecord, Run, RunWriter, Strata,
+    AttemptRecord, EventRow, HealthRecord, Manifest, ReadStampRow, RequestRecord, Run, RunWriter, Strata,
 };
 use tracewheel_timeline::vocab::{
     ArrivalSource, AttemptStatus, EventKind, Operation, Phase, Reason, RequestStatus, Source, TtftKind,
@@ -159,15 +159,27 @@ pub fn manifest(timeline: &Timeline) -> Manifest {
 }
 
 /// Writes a run and opens it.
-pub fn run(dir: &Path, mut manifest: Manifest, exchanges: &[(RequestRecord, Vec<AttemptRecord>)]) -> Run {
+pub fn run(dir: &Path, manifest: Manifest, exchanges: &[(RequestRecord, Vec<AttemptRecord>)]) -> Run {
+    run_with(dir, "sample", manifest, exchanges, &[])
+}
+
+/// Writes a run of that name with its health and opens it.
+pub fn run_with(
+    dir: &Path,
+    name: &str,
+    mut manifest: Manifest,
+    exchanges: &[(RequestRecord, Vec<AttemptRecord>)],
+    health: &[HealthRecord],
+) -> Run {
     let measured = exchanges.iter().filter(|(r, _)| !matches!(r.phase, Phase::Calibrate | Phase::Prime));
     manifest.plan.requests = measured.count() as u64;
     let clock = VirtualClock::new();
-    let mut writer = RunWriter::create(&dir.join("runs"), "sample", &manifest, &clock).unwrap();
+    let mut writer = RunWriter::create(&dir.join("runs"), name, &manifest, &clock).unwrap();
     for (request, attempts) in exchanges {
         attempts.iter().for_each(|a| writer.attempt(a).unwrap());
         writer.request(request).unwrap();
     }
+    health.iter().for_each(|row| writer.health(row).unwrap());
     let summary = writer.finish(&manifest, &clock).unwrap();
     Run::open(&summary.dir).unwrap()
 }

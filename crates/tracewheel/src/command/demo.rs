@@ -68,7 +68,7 @@ pub(crate) fn run(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
         production,
     };
     if args.json {
-        output.json(&shown)?;
+        output.document("1.0", &shown)?;
     } else {
         output.data(&tracewheel_report::demo_text(&shown.bench, &shown.replay, output.style()))?;
         output.data(&stage.closing_words(&shown))?;

@@ -14,7 +14,7 @@ mod summary;
 pub(crate) fn run(args: &IngestArgs, output: &Output) -> Result<Exit, Failure> {
     let report = import(args)?;
     if args.json {
-        output.json(&report)?;
+        output.document("1.0", &report)?;
     } else {
         output.data(&summary::text(&report, &args.output))?;
     }

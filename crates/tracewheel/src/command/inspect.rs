@@ -22,7 +22,7 @@ pub(crate) fn run(args: &InspectArgs, output: &Output) -> Result<Exit, Failure> 
     let stats = TimelineStats::collect(&timeline)
         .or_exit_with(Exit::Usage, || format!("cannot read {}", args.input.display()))?;
     if args.json {
-        output.json(&stats)?;
+        output.document("1.0", &stats)?;
     } else {
         output.data(&tracewheel_report::timeline_text(&stats, output.style()))?;
     }

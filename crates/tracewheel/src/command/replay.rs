@@ -17,6 +17,10 @@ use crate::output::Output;
 use crate::waiting::while_showing;
 use crate::{scenario, secret, signals};
 
+use document::ReplayDocument;
+
+mod document;
+
 /// Events that may wait for the progress line before the replay drops some.
 const EVENT_QUEUE: usize = 64;
 
@@ -30,13 +34,13 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let stop = StopSignal::new();
     signals::stop_on_signals(&stop)?;
     let report = replay(&args, scenario_text, &stop, output)?;
+    let summary = summary(&report.run_dir).or_exit(Exit::Internal)?;
+    let exit = exit_of(&report);
     if args.json {
-        output.json(&report)?;
+        output.json(&ReplayDocument::new(&report, summary, exit))?;
     } else {
-        let summary = summary(&report.run_dir).or_exit(Exit::Internal)?;
         output.data(&tracewheel_report::summary_text(&summary, output.style()))?;
     }
-    let exit = exit_of(&report);
     if exit == Exit::Target {
         output.note(&format!("error: {}", why_in_vain(&report)));
     } else if !args.json
@@ -90,7 +94,7 @@ pub(crate) fn replay(
 /// The summary of the run that lies in `run_dir`, made from the run alone.
 ///
 /// # Errors
-/// When the run cannot be read or holds nothing measured.
+/// When the run cannot be read.
 pub(crate) fn summary(run_dir: &Path) -> anyhow::Result<ReplaySummary> {
     let run = tracewheel_record::Run::open(run_dir)?;
     Ok(tracewheel_analysis::summarise(&run, &SummaryOptions::default())?)

@@ -18,9 +18,9 @@ fn a_trace_is_ingested_inspected_replayed_and_compared() {
     let replay =
         ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
     let first = place.json(0, &replay);
-    assert_eq!(first["counts"]["ok"], 25);
+    assert_eq!(first["run"]["counts"]["ok"], 25);
     let second = place.json(0, &[&replay[..], &["--speed", "2", "-o", "others"]].concat());
-    assert!(second["measured_ns"].as_i64() < first["measured_ns"].as_i64());
+    assert!(second["process"]["measured_ns"].as_i64() < first["process"]["measured_ns"].as_i64());
     let (first, second) = (first["run_dir"].as_str().unwrap(), second["run_dir"].as_str().unwrap());
     // The trace has no latencies: this is said, and no number stands in for them.
     let comparison = place.json(0, &["compare", first, "--with", "t.parquet", "--json"]);
@@ -41,13 +41,13 @@ fn a_window_and_a_limit_choose_the_requests_that_are_sent() {
     let replay =
         ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
     let windowed = place.json(0, &[&replay[..], &["--from", "1s", "--to", "3s", "--speed", "4"]].concat());
-    let planned = windowed["counts"]["planned"].as_u64().unwrap();
+    let planned = windowed["run"]["counts"]["planned"].as_u64().unwrap();
     assert!(planned > 0 && planned < 60, "{planned}");
     let limited = place.json(0, &[&replay[..], &["--limit", "3"]].concat());
-    assert_eq!(limited["counts"]["planned"], 3);
+    assert_eq!(limited["run"]["counts"]["planned"], 3);
     let looped =
         place.json(0, &[&replay[..], &["--limit", "5", "--closed-loop", "1", "--cache", "warm"]].concat());
-    assert_eq!((looped["counts"]["ok"].as_u64(), looped["primed"].as_u64()), (Some(5), Some(5)));
+    assert_eq!((looped["run"]["counts"]["ok"].as_u64(), looped["process"]["primed"].as_u64()), (Some(5), Some(5)));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn the_scenario_file_replaces_the_flags() {
     let target = format!("[target]\nurl = \"{}\"\nprotocol = \"openai-chat\"\nmodel = \"m\"\n", mock.url);
     place.write("tracewheel.toml", &format!("version = 1\ntimeline = \"t.parquet\"\nruns = \"r\"\n{target}"));
     let report = place.json(0, &["replay", "--json"]);
-    assert_eq!(report["counts"]["ok"], 4);
+    assert_eq!(report["run"]["counts"]["ok"], 4);
     place.write("tracewheel.toml", "version = 1\n[target]\nadress = \"x\"\n");
     assert!(place.fails(2, &["replay"]).contains("adress"));
 }

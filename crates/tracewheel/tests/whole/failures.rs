@@ -31,7 +31,7 @@ fn replay(place: &Place, code: i32, target: &str, more: &[&str]) -> Value {
     let base =
         ["replay", "t.parquet", "--target", target, "--protocol", "openai-chat", "--model", "m", "--json"];
     let report = place.json(code, &[&base[..], more].concat());
-    let counts = &report["counts"];
+    let counts = &report["run"]["counts"];
     let sum: u64 = ["ok", "failed", "cancelled", "interrupted", "unsent"]
         .iter()
         .map(|status| counts[status].as_u64().unwrap())
@@ -53,7 +53,7 @@ fn a_target_that_is_not_there_fails_every_request_with_the_reason() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let target = format!("http://127.0.0.1:{port}");
     let report = replay(&place, 30, &target, &[]);
-    assert_eq!(report["counts"]["ok"], 0);
+    assert_eq!(report["run"]["counts"]["ok"], 0);
     let base = ["replay", "t.parquet", "--target", &target, "--protocol", "openai-chat", "--model", "m"];
     let told = place.fails(30, &base);
     assert!(told.contains("error: cannot connect") && told.contains("refused"), "{told}");
@@ -65,7 +65,7 @@ fn a_connection_that_breaks_before_the_answer_is_told_from_one_that_breaks_insid
     place.small_timeline(3);
     let before = server(|mut stream| read_head(&mut stream));
     let report = replay(&place, 30, &before, &[]);
-    assert_eq!(report["reasons"]["reset_before_response"], 3, "{report}");
+    assert_eq!(report["run"]["counts"]["reasons"]["reset_before_response"], 3, "{report}");
     let inside = server(|mut stream| {
         read_head(&mut stream);
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -73,7 +73,7 @@ fn a_connection_that_breaks_before_the_answer_is_told_from_one_that_breaks_insid
         let _ = stream.write_all(format!("{head}{:x}\r\n{event}\r\n", event.len()).as_bytes());
     });
     let report = replay(&place, 30, &inside, &[]);
-    assert_eq!(report["reasons"]["reset_mid_stream"], 3, "{report}");
+    assert_eq!(report["run"]["counts"]["reasons"]["reset_mid_stream"], 3, "{report}");
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn a_stream_that_ends_without_its_terminal_event_is_truncated_and_garbage_is_nam
         let _ = stream.write_all(format!("{head}content-length: {}\r\n\r\n{event}", event.len()).as_bytes());
     });
     let report = replay(&place, 30, &cut, &[]);
-    assert_eq!(report["reasons"]["truncated"], 2, "{report}");
+    assert_eq!(report["run"]["counts"]["reasons"]["truncated"], 2, "{report}");
     let garbage = server(|mut stream| {
         read_head(&mut stream);
         let _ = stream.write_all(b"\x00\x01\x02 this is not HTTP\r\n\r\n");
     });
-    assert_eq!(replay(&place, 30, &garbage, &[])["counts"]["failed"], 2);
+    assert_eq!(replay(&place, 30, &garbage, &[])["run"]["counts"]["failed"], 2);
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn a_target_that_hangs_is_given_up_after_the_time_out() {
         std::thread::sleep(Duration::from_secs(20));
     });
     let report = replay(&place, 30, &hanging, &["--timeout", "500ms"]);
-    assert_eq!(report["counts"]["failed"], 2);
+    assert_eq!(report["run"]["counts"]["failed"], 2);
     assert!(
-        report["reasons"].as_object().unwrap().keys().all(|reason| reason.contains("timeout")),
+        report["run"]["counts"]["reasons"].as_object().unwrap().keys().all(|reason| reason.contains("timeout")),
         "{report}"
     );
 }
@@ -119,7 +119,7 @@ fn throttled_requests_wait_as_told_and_count_as_one_request_with_all_of_the_wait
     let mock = place.mock(&format!("{QUICK}{limits}"));
     let report = replay(&place, 0, &mock.url, &["--retry", "openai-sdk", "--speed", "2"]);
     mock.stop();
-    assert!(report["retries"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["run"]["retries"]["retried"].as_u64().unwrap() > 0, "{report}");
     let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
     let attempts: Vec<_> = run.attempts().unwrap().map(|attempt| attempt.unwrap()).collect();
     for request in

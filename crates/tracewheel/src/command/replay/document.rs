@@ -1,0 +1,54 @@
+//! What `replay --json` prints: the exact summary of the finished run, and what only the process knows.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use tracewheel_analysis::ReplaySummary;
+use tracewheel_replay::{RunReport, StopLevel};
+
+use crate::exit::Exit;
+
+/// The keys of `inspect RUN --json`, and beside them where the run lies and how the process fared.
+#[derive(Serialize)]
+pub(super) struct ReplayDocument {
+    #[serde(flatten)]
+    summary: ReplaySummary,
+    run_dir: PathBuf,
+    process: ProcessReport,
+}
+
+/// What no table of the run tells.
+#[derive(Serialize)]
+struct ProcessReport {
+    exit_code: u8,
+    ended_by: &'static str,
+    gave_up: Option<String>,
+    primed: u64,
+    connections: u64,
+    stale_connections: u64,
+    measured_ns: i64,
+}
+
+impl ReplayDocument {
+    pub(super) fn new(report: &RunReport, summary: ReplaySummary, exit: Exit) -> Self {
+        let ended_by = match (report.stopped, &report.gave_up) {
+            (StopLevel::Cut, _) => "cut",
+            (StopLevel::Drain, _) => "drained",
+            (StopLevel::Running, Some(_)) => "failures",
+            (StopLevel::Running, None) => "plan",
+        };
+        Self {
+            summary,
+            run_dir: report.run_dir.clone(),
+            process: ProcessReport {
+                exit_code: exit as u8,
+                ended_by,
+                gave_up: report.gave_up.clone(),
+                primed: report.primed,
+                connections: report.connections,
+                stale_connections: report.stale_connections,
+                measured_ns: report.measured_ns,
+            },
+        }
+    }
+}

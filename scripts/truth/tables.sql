@@ -1,0 +1,32 @@
+-- The tables that run.sql and timeline.sql fill, a side at a time, and samples.sql reads.
+--
+-- Written from docs/reference/metrics.md, not from the code that it checks. Times are nanoseconds on the side's own clock.
+
+-- +infinity among latencies: the answer never came.
+CREATE OR REPLACE MACRO never() AS 9223372036854775807::BIGINT;
+-- Nearest rank: of n sorted values the one at rank ceil(p/100 * n), in whole numbers.
+CREATE OR REPLACE MACRO at_rank(sorted, p) AS sorted[greatest((len(sorted) * p + 99) // 100, 1)];
+
+-- Every request of a run, of all phases, with what leaves it out.
+CREATE OR REPLACE TEMP TABLE recorded (
+    side VARCHAR, phase VARCHAR, status VARCHAR, reason VARCHAR, after_window BOOLEAN, gated BOOLEAN, drift_ns BIGINT,
+    trace_ns BIGINT
+);
+-- The requests that count, on either side.
+CREATE OR REPLACE TEMP TABLE request (
+    side VARCHAR, row UBIGINT, copy UINTEGER, order_ns BIGINT, start_ns BIGINT, status VARCHAR, reason VARCHAR,
+    service_ns BIGINT, first_ns BIGINT, byte_ns BIGINT, headers_ns BIGINT, kind VARCHAR, visible_ns BIGINT, last_ns BIGINT,
+    end_ns BIGINT, span_ns BIGINT, tokens BIGINT, token_source VARCHAR, gaps BIGINT, per_token BOOLEAN,
+    input_tokens BIGINT, cached_tokens BIGINT, output_tokens BIGINT,
+    attempts BIGINT, sent BOOLEAN, throttled BOOLEAN, backoff_ns BIGINT, budget_ns BIGINT
+);
+-- Output events of the answers that counted. `tokens` is null where the event does not say.
+CREATE OR REPLACE TEMP TABLE output_event (
+    side VARCHAR, row UBIGINT, copy UINTEGER, place BIGINT, at_ns BIGINT, tokens BIGINT, stamp VARCHAR, same_read BOOLEAN
+);
+-- First byte written - due of first attempts; last byte of the body - last output event.
+CREATE OR REPLACE TEMP TABLE lateness (side VARCHAR, ns BIGINT, written_ns BIGINT);
+CREATE OR REPLACE TEMP TABLE body_tail (side VARCHAR, ns BIGINT);
+-- Figures that are one a side.
+CREATE OR REPLACE TEMP TABLE figure (side VARCHAR, name VARCHAR, n BIGINT);
+CREATE OR REPLACE TEMP TABLE word (side VARCHAR, name VARCHAR, word VARCHAR);
