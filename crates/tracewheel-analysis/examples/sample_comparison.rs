@@ -127,8 +127,7 @@ fn early_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng
             *record = unsent(record.row, record.planned_ns / MS, Reason::StoppedByUser);
             attempts.clear();
         } else if record.planned_ns >= 9_900 * MS && record.attempts > 0 {
-            (record.status, record.reason) =
-                (RequestStatus::Interrupted, Some(Reason::InterruptedByUser));
+            (record.status, record.reason) = (RequestStatus::Interrupted, Some(Reason::InterruptedByUser));
         }
     }
     let mut m = manifest(t);

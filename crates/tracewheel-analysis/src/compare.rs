@@ -6,7 +6,9 @@ use tracewheel_record::Run;
 use tracewheel_timeline::Timeline;
 
 use crate::alignment::Alignment;
-use crate::comparison::{COMPARISON_VERSION, Comparison, Gate, Matching, Methods, MetricComparison};
+use crate::comparison::{
+    COMPARISON_VERSION, Comparison, Gate, Matching, Methods, MetricComparison, PercentileComparison,
+};
 use crate::error::{AnalysisError, Result};
 use crate::fidelity::Fidelity;
 use crate::interval::{DEFAULT_LEVEL, INTERVAL_METHOD};
@@ -92,7 +94,7 @@ pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -
     };
     let gates = gates(options, &metrics);
     let fidelity = mine.fidelity.clone().unwrap_or_default();
-    let (verdict, verdict_reason) = overall(&gates, &fidelity);
+    let (verdict, verdict_reason) = overall(&gates, &metrics, &fidelity);
     let context = warnings::Context {
         replay: replay.manifest(),
         sides: (&mine, &theirs),
@@ -205,7 +207,7 @@ fn gates(options: &CompareOptions, metrics: &[MetricComparison]) -> Vec<Gate> {
 }
 
 /// The verdict over the gates. A generator that did not keep its schedule proves nothing, whatever the numbers say.
-fn overall(gates: &[Gate], fidelity: &Fidelity) -> (Verdict, String) {
+fn overall(gates: &[Gate], metrics: &[MetricComparison], fidelity: &Fidelity) -> (Verdict, String) {
     if fidelity.faithful == Some(false) {
         let reason = "the generator did not keep the schedule, so that its latencies are partly its own";
         return (Verdict::CannotTell, reason.to_owned());
@@ -224,8 +226,7 @@ fn overall(gates: &[Gate], fidelity: &Fidelity) -> (Verdict, String) {
             format!("slower than the baseline beyond the tolerance: {}", named(Verdict::Slower)),
         )
     } else if any(Verdict::CannotTell) || gates.is_empty() {
-        let reason = format!("the data cannot tell: {}; a longer window would", named(Verdict::CannotTell));
-        (Verdict::CannotTell, reason)
+        (Verdict::CannotTell, undecided(gates, metrics))
     } else if any(Verdict::Faster) {
         (
             Verdict::Faster,
@@ -234,4 +235,32 @@ fn overall(gates: &[Gate], fidelity: &Fidelity) -> (Verdict, String) {
     } else {
         (Verdict::Agree, "every gate lies within the tolerance".to_owned())
     }
+}
+
+/// What keeps the gates from a verdict, and what would give one.
+fn undecided(gates: &[Gate], metrics: &[MetricComparison]) -> String {
+    if gates.is_empty() {
+        return "no gate was set".to_owned();
+    }
+    let names = |wanted: fn(&PercentileComparison) -> bool| {
+        let open = gates.iter().filter(|g| g.verdict == Verdict::CannotTell);
+        let entry = |g: &&Gate| {
+            let row = metrics.iter().find(|m| m.metric == g.metric && m.population == g.population)?;
+            row.percentile(g.percentile).copied()
+        };
+        let names = open
+            .filter(|g| entry(g).is_some_and(|p| wanted(&p)))
+            .map(|g| format!("{} {}", g.metric.as_str(), g.percentile));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let cases = [
+        (names(|p| p.baseline.is_none()), "the baseline has no"),
+        (names(|p| p.baseline.is_some() && p.replay.is_none()), "the replay has no"),
+        (
+            names(|p| p.baseline.is_some() && p.replay.is_some()),
+            "a longer window would narrow what reaches across the tolerance:",
+        ),
+    ];
+    let parts = cases.iter().filter(|(names, _)| !names.is_empty());
+    parts.map(|(names, why)| format!("{why} {names}")).collect::<Vec<_>>().join("; ")
 }

@@ -77,7 +77,13 @@ pub fn ratio(replay: &Estimate, baseline: &Estimate, rho: f64) -> Option<RatioIn
         (false, true) => BoundIs::Infinite,
         (false, false) => BoundIs::Unbounded,
     };
-    Some(RatioInterval { value, lo: lo.is_finite().then_some(lo), hi: hi.is_finite().then_some(hi), hi_is, level })
+    Some(RatioInterval {
+        value,
+        lo: lo.is_finite().then_some(lo),
+        hi: hi.is_finite().then_some(hi),
+        hi_is,
+        level,
+    })
 }
 
 /// The logarithm with +∞ kept; `None` for what has none.
@@ -154,7 +160,10 @@ mod tests {
         let lo = 2f64.ln() - ((200f64 / 150.0).ln().powi(2) + 1.2f64.ln().powi(2)).sqrt();
         let hi = 2f64.ln() + (1.3f64.ln().powi(2) + (100f64 / 90.0).ln().powi(2)).sqrt();
         assert_eq!(r.value, Some(2.0));
-        assert!((r.lo.unwrap() - lo.exp()).abs() < 1e-12 && (r.hi.unwrap() - hi.exp()).abs() < 1e-12, "{r:?}");
+        assert!(
+            (r.lo.unwrap() - lo.exp()).abs() < 1e-12 && (r.hi.unwrap() - hi.exp()).abs() < 1e-12,
+            "{r:?}"
+        );
     }
 
     #[test]

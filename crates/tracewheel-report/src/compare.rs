@@ -7,7 +7,7 @@ use tracewheel_analysis::comparison::{Metric, MetricComparison, Percentile, Popu
 use crate::side;
 use crate::style::Style;
 use crate::table::{paragraph, table, title};
-use crate::units::{NOTHING, count, estimate, ratio};
+use crate::units::{NOTHING, count, duration, estimate, moment, number, ratio, share, size};
 
 /// Longest value of a difference that is shown whole.
 const VALUE_CHARS: usize = 60;
@@ -42,7 +42,7 @@ fn environment(c: &Comparison, baseline: &str, style: Style) -> String {
             .environment
             .differences
             .iter()
-            .map(|d| vec![d.key.clone(), value(&d.replay), value(&d.baseline)]);
+            .map(|d| vec![d.key.clone(), value(&d.key, &d.replay), value(&d.key, &d.baseline)]);
         text += &table(&["", "replay", baseline], "lll", rows.collect(), style);
     }
     if !c.environment.unknown.is_empty() {
@@ -52,21 +52,49 @@ fn environment(c: &Comparison, baseline: &str, style: Style) -> String {
     text
 }
 
-/// A manifest's value in a cell.
-fn value(value: &Value) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(self::value).collect::<Vec<_>>().join(", "),
-        other => other.to_string(),
-    };
+/// A manifest's value in a cell, in human units by the end of its key.
+fn value(key: &str, value: &Value) -> String {
+    let text = in_words(key, value);
     if text.chars().count() <= VALUE_CHARS {
         return text;
     }
     text.chars().take(VALUE_CHARS - 1).chain(['…']).collect()
 }
 
+fn in_words(key: &str, value: &Value) -> String {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    match value {
+        Value::Null => NOTHING.to_owned(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        // The start tells two digests apart.
+        Value::String(text) if last.ends_with("digest") => text.chars().take(12).collect(),
+        Value::String(text) => text.clone(),
+        Value::Number(n) => quantity(last, n),
+        Value::Array(list) => list.iter().map(|v| in_words(key, v)).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => {
+            let pairs = map.iter().filter(|(_, v)| !v.is_null());
+            pairs.map(|(k, v)| format!("{k} {}", in_words(k, v))).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn quantity(key: &str, n: &serde_json::Number) -> String {
+    match (n.as_i64(), n.as_f64()) {
+        (Some(ns), _) if key.ends_with("_unix_ns") => moment(ns),
+        (Some(ns), _) if key.ends_with("_ns") => duration(ns),
+        (Some(bytes), _) if key.ends_with("_bytes") => size(bytes),
+        (_, Some(part)) if key.ends_with("share") => share(Some(part)),
+        (_, Some(rate)) if key.ends_with("_per_second") => format!("{}/s", number(Some(rate))),
+        // A seed is a name, not a quantity.
+        (Some(_), _) if key == "seed" => n.to_string(),
+        (Some(n), _) if n >= 0 => count(n.unsigned_abs()),
+        _ => n.to_string(),
+    }
+}
+
 fn latencies(c: &Comparison, baseline: &str, style: Style) -> String {
     let mut text = title("Latency", style);
+    text += &side::load_line(&[("replay", &c.replay), (baseline, &c.baseline)], style);
     let shown = [
         (Metric::Ttft, Population::User),
         (Metric::E2e, Population::User),

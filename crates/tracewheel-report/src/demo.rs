@@ -40,6 +40,7 @@ pub fn demo_text(bench: &Comparison, replay: &Comparison, style: Style) -> Strin
     }
     let level = (1000.0 * replay.methods.level).round() / 10.0;
     text += &title(&format!("Latency as the user meets it ({level} % intervals)"), style);
+    text += &side::load_line(&sides, style);
     text += &table(&["", "", "production", "bench", "replay"], "llrrr", latencies, style);
     text += &title("Against production: ratio, and place in production's interval", style);
     text += &table(&["", "", "bench", "replay"], "llll", ratios, style);

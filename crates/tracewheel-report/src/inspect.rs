@@ -6,7 +6,7 @@ use tracewheel_analysis::timeline::{LatencyStats, ProductionStats, TimelineStats
 use crate::style::Style;
 use crate::summary::summary_text;
 use crate::table::{pairs, paragraph, table, title};
-use crate::units::{NOTHING, count, duration, duration_or_nothing, number, share, wall_span};
+use crate::units::{NOTHING, count, duration, duration_or_nothing, humane, number, share, wall_span};
 
 /// What a timeline holds.
 pub fn timeline_text(stats: &TimelineStats, style: Style) -> String {
@@ -47,7 +47,7 @@ pub fn timeline_text(stats: &TimelineStats, style: Style) -> String {
     if !stats.oddities.is_empty() {
         text += &title("Odd", style);
         for oddity in &stats.oddities {
-            let line = format!("{}: {} ({})", oddity.kind, count(oddity.count), oddity.detail);
+            let line = format!("{}: {} ({})", oddity.kind, count(oddity.count), humane(&oddity.detail));
             text += &paragraph(&line, 2, style);
         }
     }

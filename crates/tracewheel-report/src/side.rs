@@ -34,6 +34,16 @@ pub(crate) fn windows(sides: &[(&str, &SideReport)], style: Style) -> String {
     table(&header, "llrrl", rows.collect(), style)
 }
 
+/// Under which load latencies were measured: one line for beneath their title.
+pub(crate) fn load_line(sides: &[(&str, &SideReport)], style: Style) -> String {
+    let each = sides.iter().map(|(name, side)| {
+        let (c, rate) = (&side.concurrency, number(side.window.requests_per_second));
+        let in_flight = if c.known == 0 { String::new() } else { format!(", {} in flight at p95", c.p95) };
+        format!("{name} over {} at {rate} req/s{in_flight}", duration(side.window.span_ns))
+    });
+    paragraph(&each.collect::<Vec<_>>().join("; "), 2, style)
+}
+
 /// How the requests of sides ended.
 pub(crate) fn endings(sides: &[(&str, &SideReport)], style: Style) -> String {
     let rows = sides.iter().map(|(name, side)| {
@@ -137,7 +147,9 @@ pub(crate) fn cache(report: &CacheReport, baseline: Option<&str>, style: Style) 
     let cells = |side: &CacheBinSide| {
         [count(side.n), share(side.share), quantile(side.ttft_p50.as_ref()), quantile(side.ttft_p95.as_ref())]
     };
-    let rows = report.bins.iter().map(|bin| {
+    // A bin that nobody fell into says nothing.
+    let used = |bin: &&CacheBinReport| bin.replay.n > 0 || bin.baseline.is_some_and(|b| b.n > 0);
+    let rows = report.bins.iter().filter(used).map(|bin| {
         let mut row = vec![bin.bin.as_str().to_owned()];
         row.extend(cells(&bin.replay));
         row.extend(bin.baseline.filter(|_| baseline.is_some()).iter().flat_map(cells));

@@ -1,5 +1,7 @@
 //! How text is to look.
 
+use std::borrow::Cow;
+
 use tracewheel_analysis::metric::Verdict;
 
 /// How text is to look.
@@ -9,16 +11,41 @@ pub struct Style {
     pub color: bool,
     /// Columns of the terminal; tables keep within them.
     pub width: u16,
+    /// Whether only ASCII may be used: the terminal shows nothing else.
+    pub ascii: bool,
 }
 
 impl Default for Style {
-    /// No colours, 100 columns.
+    /// No colours, 100 columns, every sign.
     fn default() -> Self {
-        Self { color: false, width: 100 }
+        Self { color: false, width: 100, ascii: false }
     }
 }
 
 impl Style {
+    /// Text in signs that the terminal shows. Done before any layout, since some signs become longer.
+    pub(crate) fn signs(self, text: &str) -> Cow<'_, str> {
+        if !self.ascii || text.is_ascii() {
+            return Cow::Borrowed(text);
+        }
+        let mut out = String::with_capacity(text.len());
+        for sign in text.chars() {
+            match sign {
+                '∞' => out.push_str("inf"),
+                '…' => out.push_str("..."),
+                'µ' => out.push('u'),
+                '−' | '–' | '─' => out.push('-'),
+                '÷' => out.push('/'),
+                '×' => out.push('x'),
+                '≥' => out.push_str(">="),
+                '≤' => out.push_str("<="),
+                sign if sign.is_ascii() => out.push(sign),
+                _ => out.push('?'),
+            }
+        }
+        Cow::Owned(out)
+    }
+
     /// Text that stands out.
     pub(crate) fn bold(self, text: &str) -> String {
         self.paint(text, "1")
@@ -73,7 +100,7 @@ mod tests {
     fn verdicts_are_painted_only_when_colours_are_wanted() {
         let table = "a  agree\nb  cannot tell\nagree  c\n";
         assert_eq!(Style::default().paint_verdicts(table), table);
-        let painted = Style { color: true, width: 100 }.paint_verdicts(table);
+        let painted = Style { color: true, ..Style::default() }.paint_verdicts(table);
         assert_eq!(painted, "a  \u{1b}[32magree\u{1b}[0m\nb  \u{1b}[33mcannot tell\u{1b}[0m\nagree  c\n");
     }
 }

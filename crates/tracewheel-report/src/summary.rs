@@ -36,7 +36,9 @@ fn reasons(summary: &ReplaySummary, style: Style) -> String {
 fn latencies(summary: &ReplaySummary, style: Style) -> String {
     let rows = summary.metrics.iter().filter(|m| m.sample.n > 0 && is_shown(m)).map(row);
     let header = ["", "population", "n", "p50", "p90", "p95 [interval]", "p99"];
-    let mut text = title("Latency", style) + &table(&header, "llrrrrr", rows.collect(), style);
+    let mut text = title("Latency", style);
+    text += &side::load_line(&[("replay", &summary.run)], style);
+    text += &table(&header, "llrrrrr", rows.collect(), style);
     text += &paragraph("nearest rank; ∞: never answered; ?: too few requests to bound", 2, style);
     text
 }

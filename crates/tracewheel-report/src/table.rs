@@ -1,33 +1,101 @@
 //! Tables and paragraphs of a given width.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
-
 use crate::style::Style;
 
-/// A table with a rule under its header; columns whose letter in `align` is `r` lie to the right.
+/// Columns between two columns of a table; one where it must be narrow.
+const GAP: usize = 2;
+
+/// A table with a rule under its header; columns whose letter in `align` is `r` lie to the right. Where it is wider than the
+/// style, cells are broken between words, those of the widest columns first; a word is never broken.
 pub(crate) fn table(header: &[&str], align: &str, rows: Vec<Vec<String>>, style: Style) -> String {
-    let mut table = Table::new();
-    let rule = LineStyle::none().fill('─').junction('─');
-    table.load_style(presets::NOTHING.header_separator(rule));
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(style.width);
-    table.set_header(header.iter().map(ToString::to_string).collect::<Vec<_>>());
-    table.add_rows(rows);
-    for (column, letter) in table.column_iter_mut().zip(align.chars()) {
-        column.set_padding((0, 1));
-        let side = if letter == 'r' { CellAlignment::Right } else { CellAlignment::Left };
-        column.set_cell_alignment(side);
+    let signs = |text: &str| style.signs(text).into_owned();
+    let mut lines: Vec<Vec<String>> = vec![header.iter().map(|text| signs(text)).collect()];
+    lines.extend(rows.iter().map(|row| row.iter().map(|text| signs(text)).collect()));
+    let columns = Columns::fit(&lines, usize::from(style.width));
+    let mut out = columns.line(&lines[0], align);
+    let whole: usize = columns.widths.iter().sum::<usize>() + columns.gap * header.len().saturating_sub(1);
+    out += &if style.ascii { "-" } else { "─" }.repeat(whole);
+    out.push('\n');
+    for row in &lines[1..] {
+        out += &columns.line(row, align);
     }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    lines.join("\n") + "\n"
+    out
+}
+
+/// The widths of a table's columns.
+struct Columns {
+    widths: Vec<usize>,
+    gap: usize,
+}
+
+impl Columns {
+    fn fit(rows: &[Vec<String>], width: usize) -> Self {
+        let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest = |column: usize, of: fn(&str) -> usize| {
+            rows.iter().filter_map(|row| row.get(column)).map(|cell| of(cell)).max().unwrap_or(0)
+        };
+        let mut widths: Vec<usize> = (0..count).map(|c| widest(c, |cell| cell.chars().count())).collect();
+        let longest_word = |cell: &str| cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+        let least: Vec<usize> = (0..count).map(|c| widest(c, longest_word)).collect();
+        let fits = |widths: &[usize], gap: usize| {
+            widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1) <= width
+        };
+        while !fits(&widths, GAP) {
+            let shrinkable = (0..count).filter(|c| widths[*c] > least[*c]);
+            let Some(column) = shrinkable.max_by_key(|c| widths[*c]) else { break };
+            widths[column] -= 1;
+        }
+        let gap = if fits(&widths, GAP) { GAP } else { 1 };
+        Self { widths, gap }
+    }
+
+    /// A row as one line, or as several where cells are broken.
+    fn line(&self, row: &[String], align: &str) -> String {
+        let cells: Vec<Vec<String>> =
+            row.iter().zip(&self.widths).map(|(cell, width)| broken(cell, *width)).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        let mut out = String::new();
+        for at in 0..height {
+            let mut line = String::new();
+            for ((cell, width), letter) in cells.iter().zip(&self.widths).zip(align.chars()) {
+                let text = cell.get(at).map_or("", String::as_str);
+                let blank = " ".repeat(width.saturating_sub(text.chars().count()));
+                let (before, after) =
+                    if letter == 'r' { (blank, String::new()) } else { (String::new(), blank) };
+                line += &format!("{before}{text}{after}{}", " ".repeat(self.gap));
+            }
+            out += line.trim_end();
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// A cell in lines of at most `width`, broken between words.
+fn broken(cell: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in cell.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// A title over what follows it, with an empty line before it.
 pub(crate) fn title(text: &str, style: Style) -> String {
-    format!("\n{}\n", style.bold(text))
+    format!("\n{}\n", style.bold(&style.signs(text)))
 }
 
 /// Words broken into lines of the style's width; every line but the first is indented.
 pub(crate) fn paragraph(text: &str, indent: usize, style: Style) -> String {
+    let text = style.signs(text);
     let width = usize::from(style.width).max(indent + 20);
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -61,7 +129,7 @@ pub(crate) fn pairs(pairs: &[(&str, String)], style: Style) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Style = Style { color: false, width: 24 };
+    const PLAIN: Style = Style { color: false, width: 24, ascii: false };
 
     #[test]
     fn numbers_lie_to_the_right_and_lines_have_no_tail() {
@@ -74,6 +142,16 @@ mod tests {
     }
 
     #[test]
+    fn cells_are_broken_between_words_where_the_table_is_too_wide() {
+        let rows = vec![vec!["ttft".to_owned(), "37.1 ms [2.0, 65.1]".to_owned(), "agree".to_owned()]];
+        let text = table(&["", "replay", ""], "lrl", rows, PLAIN);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "           replay");
+        assert_eq!(lines[1], "─".repeat(24));
+        assert_eq!(lines[2..], ["ttft      37.1 ms  agree", "      [2.0, 65.1]"]);
+    }
+
+    #[test]
     fn paragraphs_keep_the_width() {
         let text = paragraph("! aa: one two three four five six seven", 2, PLAIN);
         assert_eq!(text, "! aa: one two three four\n  five six seven\n");
@@ -81,7 +159,7 @@ mod tests {
 
     #[test]
     fn pairs_align_their_values() {
-        let style = Style { color: false, width: 30 };
+        let style = Style { width: 30, ..Style::default() };
         let text =
             pairs(&[("a", "1".to_owned()), ("long", "some words that need two lines".to_owned())], style);
         assert_eq!(text, "a     1\nlong  some words that need two\n      lines\n");

@@ -144,6 +144,46 @@ pub(crate) fn wall_span(from_unix_ns: i64, to_unix_ns: i64) -> String {
     }
 }
 
+/// A moment of wall time in UTC, to the second.
+pub(crate) fn moment(unix_ns: i64) -> String {
+    let (date, time) = civil(unix_ns);
+    format!("{date} {time} UTC")
+}
+
+/// A number of bytes: `512 B`, `1.50 MiB`.
+pub(crate) fn size(bytes: i64) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = bytes.unsigned_abs();
+    match units.into_iter().find(|(_, unit)| whole >= *unit) {
+        Some((name, unit)) => format!("{} {name}", number(Some(bytes as f64 / unit as f64))),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// A sentence in which whole nanoseconds (`3000000000 ns`) are put in human units; as moments where they are since 1970.
+pub(crate) fn humane(sentence: &str) -> String {
+    const YEAR_2000_NS: i64 = 946_684_800_000_000_000;
+    let words: Vec<&str> = sentence.split(' ').collect();
+    let mut out: Vec<String> = Vec::with_capacity(words.len());
+    let mut at = 0;
+    while at < words.len() {
+        let unit = words.get(at + 1).and_then(|next| next.strip_prefix("ns"));
+        let rest = unit.filter(|rest| rest.chars().all(|c| c.is_ascii_punctuation()));
+        match (words[at].parse::<i64>(), rest) {
+            (Ok(ns), Some(rest)) => {
+                let text = if ns >= YEAR_2000_NS { moment(ns) } else { duration(ns) };
+                out.push(format!("{text}{rest}"));
+                at += 2;
+            }
+            _ => {
+                out.push(words[at].to_owned());
+                at += 1;
+            }
+        }
+    }
+    out.join(" ")
+}
+
 /// Date and time of day in UTC, by the days-from-civil calendar arithmetic on 400-year eras.
 fn civil(unix_ns: i64) -> (String, String) {
     let seconds = unix_ns.div_euclid(1_000_000_000);
@@ -184,6 +224,19 @@ mod tests {
     #[test]
     fn counts_have_their_thousands_apart() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn nanoseconds_in_a_sentence_become_human() {
+        let found = "first in row 1 (a.csv at 9): precision 1000000000 ns, 1700158546000000000 ns again";
+        let told = "first in row 1 (a.csv at 9): precision 1.00 s, 2023-11-16 18:15:46 UTC again";
+        assert_eq!(humane(found), told);
+        assert_eq!(humane("TTFT 5 nsx"), "TTFT 5 nsx");
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!([512, 1536, 16 << 20].map(size), ["512 B", "1.50 KiB", "16.0 MiB"]);
     }
 
     #[test]

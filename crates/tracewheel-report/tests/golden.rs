@@ -78,17 +78,52 @@ fn texts_are_what_they_were() {
 fn no_line_is_wider_than_the_terminal_or_ends_in_blanks() {
     for (name, text) in texts(Style::default()) {
         for line in text.lines() {
-            assert!(line.chars().count() <= 100, "{name}: {line}");
             assert_eq!(line, line.trim_end(), "{name}");
         }
         assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
+    }
+    for width in [72, 80, 100, 160] {
+        for (name, text) in texts(Style { width, ..Style::default() }) {
+            // A word that is longer than the line stays whole: a digest, a run's id, an address.
+            let long = |line: &&str| line.chars().count() > usize::from(width) && line.trim().contains(' ');
+            let wide: Vec<&str> = text.lines().filter(long).filter(|line| !is_name(line)).collect();
+            assert_eq!(wide, Vec::<&str>::new(), "{name} at {width}");
+        }
+    }
+}
+
+/// Whether a line only names a run or a timeline.
+fn is_name(line: &str) -> bool {
+    line.split_whitespace().count() <= 3 && line.split_whitespace().any(|word| word.len() > 40)
+}
+
+#[test]
+fn narrow_tables_break_no_word() {
+    let words =
+        |text: &str| text.split_whitespace().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let wide = texts(Style { width: 400, ..Style::default() });
+    for ((name, narrow), (_, wide)) in texts(Style { width: 72, ..Style::default() }).into_iter().zip(wide) {
+        let rule = |word: &String| !word.starts_with('─');
+        let broken: Vec<String> =
+            words(&narrow).difference(&words(&wide)).filter(|w| rule(w)).cloned().collect();
+        assert_eq!(broken, Vec::<String>::new(), "{name}:\n{narrow}");
+    }
+}
+
+#[test]
+fn a_terminal_that_shows_ascii_only_gets_nothing_else() {
+    for (name, text) in texts(Style { ascii: true, ..Style::default() }) {
+        assert!(text.is_ascii(), "{name}: {text}");
+        assert!(text.lines().all(|line| line.len() <= 100), "{name}");
     }
 }
 
 #[test]
 fn colours_change_nothing_but_the_colours() {
     let plain = texts(Style::default());
-    for ((name, text), (_, painted)) in plain.into_iter().zip(texts(Style { color: true, width: 100 })) {
+    for ((name, text), (_, painted)) in
+        plain.into_iter().zip(texts(Style { color: true, ..Style::default() }))
+    {
         let mut bare = String::new();
         let mut rest = painted.as_str();
         while let Some((before, after)) = rest.split_once("\u{1b}[") {

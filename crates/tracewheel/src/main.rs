@@ -9,6 +9,7 @@ mod output;
 mod scenario;
 mod secret;
 mod signals;
+mod terminal;
 mod time;
 mod waiting;
 

@@ -9,6 +9,7 @@ use tracewheel_report::Style;
 
 use crate::cli::OutputArgs;
 use crate::exit::{Exit, Failure, Or};
+use crate::terminal;
 use crate::time::parse_ns;
 
 /// Time between two plain lines of progress where nothing is said.
@@ -42,7 +43,7 @@ impl Output {
 
     /// How tables are to look.
     pub(crate) fn style(&self) -> Style {
-        Style { color: self.colored(), ..Style::default() }
+        terminal::style(self.colored())
     }
 
     /// Whether colour is wanted.

@@ -212,7 +212,9 @@ fn a_run_without_measured_requests_has_counts_and_no_latency() {
     let run = one_run(dir.path(), &[]);
     let empty = summary(&run);
     assert_eq!((empty.run.counts.planned, empty.run.window.from_ns), (0, None));
-    assert!(empty.metrics.iter().all(|m| m.sample.n == 0 && m.percentiles.iter().all(|p| p.estimate.is_none())));
+    assert!(
+        empty.metrics.iter().all(|m| m.sample.n == 0 && m.percentiles.iter().all(|p| p.estimate.is_none()))
+    );
     assert!(inspect_run(&run).unwrap().summary.is_none());
 }
 
@@ -325,4 +327,58 @@ fn an_open_run_counts_what_was_in_flight_and_what_had_not_left_when_its_writer_d
     assert_eq!((counts.planned, counts.ok, counts.interrupted, counts.after_window), (4, 1, 3, 6));
     let warning = s.warnings.iter().find(|warning| warning.code == "ended_early").unwrap();
     assert!(warning.text.contains("6 requests") && warning.text.contains("3 in flight"), "{}", warning.text);
+}
+
+#[test]
+fn warm_up_and_draining_are_counted_and_enter_no_other_number() {
+    let dirs = [tempdir().unwrap(), tempdir().unwrap()];
+    let of_phase = |row: u64, phase: Phase| {
+        let due = row as i64 * 100;
+        // Ten times slower than what is measured, and one of them fails.
+        let (mut record, attempts) = answered(row, due, &[due + 500, due + 900]);
+        record.phase = phase;
+        (record, attempts)
+    };
+    let mut refused_warm_up = rejected(3, 1, 300, 503);
+    refused_warm_up.row = 3;
+    let mut failed = request(&refused_warm_up, RequestStatus::Failed);
+    failed.phase = Phase::Warmup;
+    let measured: Vec<_> =
+        (4..8u64).map(|row| answered(row, row as i64 * 100, &[row as i64 * 100 + 50])).collect();
+    let others = vec![
+        of_phase(0, Phase::Warmup),
+        of_phase(1, Phase::Warmup),
+        of_phase(2, Phase::Drain),
+        (failed, vec![refused_warm_up]),
+    ];
+    let with = one_run(dirs[0].path(), &[others.clone(), measured.clone()].concat());
+    let without = one_run(dirs[1].path(), &measured);
+    let (with, without) = (summary(&with), summary(&without));
+    assert_eq!((with.run.counts.planned, with.run.counts.other_phases), (4, 4));
+    assert_eq!(with.metrics, without.metrics);
+    assert_eq!(with.fidelity, without.fidelity);
+    assert_eq!((&with.run.window, &with.run.concurrency), (&without.run.window, &without.run.concurrency));
+    assert_eq!((&with.run.retries, &with.run.streams), (&without.run.retries, &without.run.streams));
+    assert_eq!(with.cache, without.cache);
+    assert_eq!(with.run.window.from_ns, Some(400 * MS));
+}
+
+#[test]
+fn a_comparison_leaves_out_the_rows_that_only_warmed_up() {
+    let dir = tempdir().unwrap();
+    let rows: Vec<_> = (0..4).map(|i| produced(i * 100, if i == 0 { 9000 } else { 50 }, 9500)).collect();
+    let t = timeline(dir.path(), "t.parquet", &rows);
+    let mut exchanges: Vec<_> =
+        (0..4u64).map(|row| answered(row, row as i64 * 100, &[row as i64 * 100 + 50])).collect();
+    exchanges[0].0.phase = Phase::Warmup;
+    let c = compare(
+        &run(dir.path(), manifest(&t), &exchanges),
+        Baseline::Timeline(&t),
+        &CompareOptions::default(),
+    )
+    .unwrap();
+    let ttft = c.metric(Metric::Ttft, Population::User).unwrap();
+    assert_eq!((ttft.replay.n, ttft.baseline.unwrap().n), (3, 3));
+    assert_eq!(ttft.percentile(Percentile::P99).unwrap().baseline.unwrap().value_ns, Some(50 * MS));
+    assert_eq!((c.baseline.counts.planned, c.replay.counts.other_phases), (3, 1));
 }

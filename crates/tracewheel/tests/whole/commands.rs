@@ -47,7 +47,10 @@ fn a_window_and_a_limit_choose_the_requests_that_are_sent() {
     assert_eq!(limited["run"]["counts"]["planned"], 3);
     let looped =
         place.json(0, &[&replay[..], &["--limit", "5", "--closed-loop", "1", "--cache", "warm"]].concat());
-    assert_eq!((looped["run"]["counts"]["ok"].as_u64(), looped["process"]["primed"].as_u64()), (Some(5), Some(5)));
+    assert_eq!(
+        (looped["run"]["counts"]["ok"].as_u64(), looped["process"]["primed"].as_u64()),
+        (Some(5), Some(5))
+    );
 }
 
 #[test]

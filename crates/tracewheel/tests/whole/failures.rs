@@ -106,7 +106,11 @@ fn a_target_that_hangs_is_given_up_after_the_time_out() {
     let report = replay(&place, 30, &hanging, &["--timeout", "500ms"]);
     assert_eq!(report["run"]["counts"]["failed"], 2);
     assert!(
-        report["run"]["counts"]["reasons"].as_object().unwrap().keys().all(|reason| reason.contains("timeout")),
+        report["run"]["counts"]["reasons"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .all(|reason| reason.contains("timeout")),
         "{report}"
     );
 }
