@@ -253,14 +253,18 @@ fn undecided(gates: &[Gate], metrics: &[MetricComparison]) -> String {
             .map(|g| format!("{} {}", g.metric.as_str(), g.percentile));
         names.collect::<Vec<_>>().join(", ")
     };
-    let cases = [
-        (names(|p| p.baseline.is_none()), "the baseline has no"),
-        (names(|p| p.baseline.is_some() && p.replay.is_none()), "the replay has no"),
-        (
-            names(|p| p.baseline.is_some() && p.replay.is_some()),
-            "a longer window would narrow what reaches across the tolerance:",
-        ),
-    ];
-    let parts = cases.iter().filter(|(names, _)| !names.is_empty());
-    parts.map(|(names, why)| format!("{why} {names}")).collect::<Vec<_>>().join("; ")
+    let no_baseline = names(|p| p.baseline.is_none());
+    let no_replay = names(|p| p.baseline.is_some() && p.replay.is_none());
+    let open = names(|p| p.baseline.is_some() && p.replay.is_some());
+    let mut parts = Vec::new();
+    if !open.is_empty() {
+        parts.push(format!("{open}: the interval reaches across the tolerance; replay a longer window"));
+    }
+    if !no_baseline.is_empty() {
+        parts.push(format!("{no_baseline}: the baseline does not know it"));
+    }
+    if !no_replay.is_empty() {
+        parts.push(format!("{no_replay}: the replay has no value"));
+    }
+    parts.join("; ")
 }

@@ -180,8 +180,7 @@ fn verdict(c: &Comparison, style: Style) -> String {
         100.0 * c.methods.tolerance,
         c.methods.floor_ns as f64 / 1e6
     );
+    let plain = paragraph(&format!("{}: {}", c.verdict.as_str(), c.verdict_reason), 2, style);
     title(&format!("Verdict ({rule})"), style)
-        + &style.verdict(c.verdict)
-        + ": "
-        + &paragraph(&c.verdict_reason, 2, style)
+        + &plain.replacen(c.verdict.as_str(), &style.verdict(c.verdict), 1)
 }
