@@ -58,6 +58,9 @@ fn main() {
         };
         println!("{} {other} {}", shown(replay.dir()), shown(&dir.join(name)));
     }
+    let whole = CompareOptions { match_rows: false, ..CompareOptions::default() };
+    write(&dir, "whole.json", &compare(&early, Baseline::Timeline(&t), &whole).unwrap());
+    println!("--whole {} {} {}", shown(early.dir()), shown(t.path()), shown(&dir.join("whole.json")));
     for (name, run) in [("inspect.json", &r), ("inspect-early.json", &early)] {
         write(&dir, name, &inspect_run(run).unwrap());
         println!("{} {}", shown(run.dir()), shown(&dir.join(name)));
@@ -84,6 +87,8 @@ fn whole_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng
     m.target.models_served = vec!["m-a-0042".to_owned()];
     (m.cache.mode, m.plan.amplification) = (Some("natural".to_owned()), Some(1.0));
     m.policy.connections.request_timeout_ns = Some(600_000 * MS);
+    m.other.insert("rows_left_out".to_owned(), 17.into());
+    m.other.insert("requests_filled".to_owned(), 23.into());
     m.warnings.push("2 attempts failed for want of a port".to_owned());
     m.outcome.as_mut().unwrap().faithful = Some(true);
     let health = |second: u32| HealthRecord {
@@ -203,8 +208,7 @@ fn logged(arrival: i64, rng: &mut ChaCha8Rng) -> RequestRow {
     // Odd nanoseconds, so that nothing is right by rounding.
     row.prod_ttft_ns = row.prod_ttft_ns.map(|ns| ns + rng.random_range(0..MS));
     row.prod_e2e_ns = row.prod_e2e_ns.map(|ns| ns + MS + rng.random_range(0..MS));
-    let kinds = [TtftKind::FirstChunk, TtftKind::FirstChunk, TtftKind::Headers, TtftKind::FirstByte];
-    row.prod_ttft_kind = Some(kinds[rng.random_range(0..4)]);
+    row.prod_ttft_kind = Some(TtftKind::ALL[rng.random_range(0..TtftKind::ALL.len())]);
     match rng.random_range(0..20) {
         0 => (row.prod_ttft_ns, row.prod_ttft_kind) = (None, None),
         1 => row.prod_e2e_ns = None,

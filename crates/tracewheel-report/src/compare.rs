@@ -88,6 +88,7 @@ fn quantity(key: &str, n: &serde_json::Number) -> String {
         // A seed is a name, not a quantity.
         (Some(_), _) if key == "seed" => n.to_string(),
         (Some(n), _) if n >= 0 => count(n.unsigned_abs()),
+        (None, Some(value)) => number(Some(value)),
         _ => n.to_string(),
     }
 }
