@@ -95,7 +95,7 @@ fn whole_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng
         second,
         at_ns: i64::from(second) * 1000 * MS,
         loop_delay_max_ns: Some(50_000 + i64::from(second % 7) * 1000),
-        kernel_lag_max_ns: (second % 3 > 0).then_some(20_000 + i64::from(second)),
+        kernel_lag_max_ns: (!second.is_multiple_of(3)).then_some(20_000 + i64::from(second)),
         clock_stepped: Some(second == 3),
         ..HealthRecord::default()
     };
@@ -105,14 +105,14 @@ fn whole_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng
 /// A run of the same rows, each row of ten twice, at another speed, that reports few cached tokens.
 fn another_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng) -> Run {
     let mut all = exchanges(rows, rng);
-    let copies = exchanges(rows, rng).into_iter().filter(|(record, _)| record.row % 10 == 0);
+    let copies = exchanges(rows, rng).into_iter().filter(|(record, _)| record.row.is_multiple_of(10));
     all.extend(copies.map(|(mut record, mut attempts)| {
         record.copy = 1;
         attempts.iter_mut().for_each(|attempt| attempt.copy = 1);
         (record, attempts)
     }));
     for (record, _) in &mut all {
-        if record.row % 8 == 0 {
+        if record.row.is_multiple_of(8) {
             (record.cached_tokens, record.cached_tokens_source) = (None, None);
         }
     }
@@ -156,7 +156,7 @@ fn without_latencies(rows: &[RequestRow]) -> Vec<RequestRow> {
         cached_tokens_source: None,
         retry_of_row: None,
         sample_rate: Some(0.5),
-        served_by_gateway_cache: Some(at % 50 == 0),
+        served_by_gateway_cache: Some(at.is_multiple_of(50)),
         arrival_source: ArrivalSource::LogWrite,
         ..row.clone()
     };
