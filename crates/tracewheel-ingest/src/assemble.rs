@@ -1,62 +1,56 @@
 //! Gives each row, in the order of arrival, what only its place among the others tells: totals that contain their
 //! parts, duplicates, retries, turns and think times.
+//!
+//! What is remembered of requests and sessions is bounded ([`Recent`]): the last 458,752 of each are always known.
 
-use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tracewheel_timeline::{RequestRow, Source};
 
 use crate::draft::Entry;
 use crate::reading::sum_of_parts;
+use crate::recent::Recent;
 use crate::report::{IngestReport, Retries};
 
 /// A retry starts at most this long after its failed attempt ended.
 const RETRY_WINDOW_NS: i64 = 60_000_000_000;
 
 /// Whether a file's totals exclude their parts.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FileRules {
     pub(crate) input_exclusive: bool,
     pub(crate) output_exclusive: bool,
 }
 
 /// The rows so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Assembler {
-    rules: Vec<FileRules>,
     fold_retries: bool,
-    sessions: HashMap<u64, Session>,
-    requests: HashMap<u64, Earlier>,
+    sessions: Recent<Session>,
+    new_sessions: u64,
+    requests: Recent<Earlier>,
     retries: Retries,
     overlapping_turns: u64,
     computed_turns: bool,
     parts_over_total: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Session {
     turns: u32,
     last_end_ns: Option<i64>,
 }
 
 /// The last attempt with a request id.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Earlier {
     first_row: u64,
     turn: Option<u32>,
     failed: bool,
     /// Its end, or its start where the end is unknown.
     done_ns: i64,
-    likeness: Likeness,
-}
-
-/// What two copies of one record have in common.
-#[derive(Debug, PartialEq, Eq)]
-struct Likeness {
-    arrival_ns: i64,
-    attempt: Option<u32>,
-    status: Option<u16>,
-    e2e_ns: Option<i64>,
-    tokens: [Option<u32>; 2],
+    /// Of what two copies of one record have in common.
+    likeness: u64,
 }
 
 /// How a row relates to an earlier one with its request id.
@@ -68,47 +62,53 @@ enum Relation {
 }
 
 impl Assembler {
-    pub(crate) fn new(rules: Vec<FileRules>, fold_retries: bool) -> Self {
-        let retries = Retries { folded: fold_retries, ..Retries::default() };
-        Self { rules, fold_retries, retries, ..Self::default() }
+    pub(crate) fn new(fold_retries: bool) -> Self {
+        Self {
+            fold_retries,
+            sessions: Recent::new(),
+            new_sessions: 0,
+            requests: Recent::new(),
+            retries: Retries { folded: fold_retries, ..Retries::default() },
+            overlapping_turns: 0,
+            computed_turns: false,
+            parts_over_total: 0,
+        }
     }
 
     /// Writes what was counted into the report.
     pub(crate) fn finish(self, report: &mut IngestReport) {
-        report.sessions = self.sessions.len() as u64;
+        report.sessions = self.new_sessions;
+        report.sessions_forgotten = self.sessions.forgotten();
         report.sessions_computed = self.computed_turns;
         report.overlapping_turns = self.overlapping_turns;
-        report.retries = self.retries;
+        report.retries = Retries { forgotten: self.requests.forgotten(), ..self.retries };
         if self.parts_over_total > 0 {
             report.dropped_values.insert("parts: more than their total".to_owned(), self.parts_over_total);
         }
     }
 
-    /// Completes the row that would stand at `position`; `None` where it repeats an earlier record.
-    pub(crate) fn place(&mut self, mut entry: Box<Entry>, position: u64) -> Option<Box<Entry>> {
-        let rules = self.rules.get(entry.file as usize).copied().unwrap_or_default();
+    /// Completes the row that would stand at `position`; false where it repeats an earlier record.
+    pub(crate) fn place(&mut self, entry: &mut Entry, rules: FileRules, position: u64) -> bool {
         self.parts_over_total += u64::from(include_parts(&mut entry.row, rules));
-        let retry = match self.relate(&entry) {
-            Relation::Duplicate => return None,
+        let earlier = entry.row.source_id_hash.and_then(|id| self.requests.get(id).map(|earlier| *earlier));
+        let retry = match earlier.map_or(Relation::None, |earlier| self.relate(entry, &earlier)) {
+            Relation::Duplicate => return false,
             Relation::None => None,
             Relation::Retry { of_row, turn } => self.fold_retries.then_some((of_row, turn)),
         };
         match retry {
             Some((of_row, turn)) => {
                 entry.row.retry_of_row = Some(of_row);
-                self.continue_turn(&mut entry, turn);
+                self.continue_turn(entry, turn);
             }
-            None => self.next_turn(&mut entry),
+            None => self.next_turn(entry),
         }
-        self.remember(&entry, position, retry.is_some());
-        Some(entry)
+        self.remember(entry, position, retry);
+        true
     }
 
-    fn relate(&mut self, entry: &Entry) -> Relation {
-        let Some(earlier) = entry.row.source_id_hash.and_then(|id| self.requests.get(&id)) else {
-            return Relation::None;
-        };
-        if earlier.likeness == Likeness::of(entry) {
+    fn relate(&mut self, entry: &Entry, earlier: &Earlier) -> Relation {
+        if earlier.likeness == likeness(entry) {
             return Relation::Duplicate;
         }
         let since_ns = entry.arrival_ns.saturating_sub(earlier.done_ns);
@@ -135,7 +135,7 @@ impl Assembler {
         if entry.row.turn.is_none() {
             entry.row.turn = turn;
         }
-        if let Some(session) = entry.row.session_hash.and_then(|session| self.sessions.get_mut(&session)) {
+        if let Some(session) = entry.row.session_hash.and_then(|session| self.sessions.get(session)) {
             session.last_end_ns = session.last_end_ns.max(entry.end_ns());
         }
     }
@@ -144,7 +144,13 @@ impl Assembler {
         let end_ns = entry.end_ns();
         let row = &mut entry.row;
         let Some(session_hash) = row.session_hash else { return };
-        let session = self.sessions.entry(session_hash).or_default();
+        let session = match self.sessions.get(session_hash) {
+            Some(session) => session,
+            None => {
+                self.new_sessions += 1;
+                self.sessions.insert(session_hash, Session::default())
+            }
+        };
         if row.turn.is_none() {
             row.turn = Some(session.turns);
             self.computed_turns = true;
@@ -158,34 +164,29 @@ impl Assembler {
         session.last_end_ns = end_ns;
     }
 
-    fn remember(&mut self, entry: &Entry, position: u64, is_retry: bool) {
+    /// Keeps what a later attempt needs: a retry continues the first one's row and turn.
+    fn remember(&mut self, entry: &Entry, position: u64, retry: Option<(u64, Option<u32>)>) {
         let Some(id) = entry.row.source_id_hash else { return };
-        let first =
-            self.requests.get(&id).filter(|_| is_retry).map(|earlier| (earlier.first_row, earlier.turn));
-        let (first_row, turn) = first.unwrap_or((position, entry.row.turn));
-        self.requests.insert(
-            id,
-            Earlier {
-                first_row,
-                turn,
-                failed: entry.failed(),
-                done_ns: entry.end_ns().unwrap_or(entry.arrival_ns),
-                likeness: Likeness::of(entry),
-            },
-        );
+        let (first_row, turn) = retry.unwrap_or((position, entry.row.turn));
+        let earlier = Earlier {
+            first_row,
+            turn,
+            failed: entry.failed(),
+            done_ns: entry.end_ns().unwrap_or(entry.arrival_ns),
+            likeness: likeness(entry),
+        };
+        self.requests.insert(id, earlier);
     }
 }
 
-impl Likeness {
-    fn of(entry: &Entry) -> Self {
-        Self {
-            arrival_ns: entry.arrival_ns,
-            attempt: entry.attempt,
-            status: entry.row.prod_status,
-            e2e_ns: entry.row.prod_e2e_ns,
-            tokens: [entry.row.input_tokens, entry.row.output_tokens],
-        }
-    }
+/// A hash of what two copies of one record have in common. Equal ids, which are compared besides, make a chance
+/// meeting of two hashes as good as impossible.
+fn likeness(entry: &Entry) -> u64 {
+    let row = &entry.row;
+    let mut hasher = DefaultHasher::new();
+    (entry.arrival_ns, entry.attempt, row.prod_status, row.prod_e2e_ns).hash(&mut hasher);
+    (row.input_tokens, row.output_tokens).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Makes totals contain their parts. True where parts exceed a total that is said to contain them: they are left out.
@@ -259,17 +260,23 @@ mod tests {
         Entry { attempt, ..entry(arrival_s * SECOND, row) }
     }
 
-    fn place(assembler: &mut Assembler, entries: Vec<Entry>) -> Vec<RequestRow> {
+    fn place_by(rules: FileRules, assembler: &mut Assembler, entries: Vec<Entry>) -> Vec<RequestRow> {
         let mut rows: Vec<RequestRow> = Vec::new();
-        for entry in entries {
-            rows.extend(assembler.place(Box::new(entry), rows.len() as u64).map(|entry| entry.row));
+        for mut entry in entries {
+            if assembler.place(&mut entry, rules, rows.len() as u64) {
+                rows.push(entry.row);
+            }
         }
         rows
     }
 
+    fn place(assembler: &mut Assembler, entries: Vec<Entry>) -> Vec<RequestRow> {
+        place_by(FileRules::default(), assembler, entries)
+    }
+
     #[test]
     fn turns_and_pauses_are_computed_where_ends_are_known() {
-        let mut assembler = Assembler::new(vec![], false);
+        let mut assembler = Assembler::new(false);
         let rows = place(
             &mut assembler,
             vec![turn(0, Some(2)), turn(5, None), turn(9, Some(4)), turn(11, Some(1)), turn(20, Some(1))],
@@ -280,12 +287,12 @@ mod tests {
             rows.iter().map(|row| row.turn).collect::<Vec<_>>(),
             [Some(0), Some(1), Some(2), Some(3), Some(4)]
         );
-        assert_eq!((assembler.overlapping_turns, assembler.sessions.len()), (1, 1));
+        assert_eq!((assembler.overlapping_turns, assembler.new_sessions), (1, 1));
     }
 
     #[test]
     fn a_marked_retry_is_tied_to_its_first_attempt_and_is_no_turn() {
-        let mut assembler = Assembler::new(vec![], true);
+        let mut assembler = Assembler::new(true);
         let rows = place(
             &mut assembler,
             vec![
@@ -301,14 +308,14 @@ mod tests {
         );
         assert_eq!(rows.iter().map(|row| row.turn).collect::<Vec<_>>(), [Some(0), Some(0), Some(0), Some(1)]);
         assert_eq!(rows[3].think_ns, Some(5 * SECOND));
-        assert_eq!(assembler.retries, Retries { marked: 2, after_failure: 0, folded: true });
+        assert_eq!(assembler.retries, Retries { marked: 2, folded: true, ..Retries::default() });
     }
 
     #[test]
     fn without_a_mark_only_a_quick_second_try_after_a_failure_is_a_retry() {
         let late = 1 + 61;
         for (status, second_at, retries) in [(503, 3, 1), (200, 3, 0), (503, late, 0)] {
-            let mut assembler = Assembler::new(vec![], true);
+            let mut assembler = Assembler::new(true);
             let rows = place(&mut assembler, vec![attempt(0, status, None), attempt(second_at, 200, None)]);
             assert_eq!(assembler.retries.after_failure, retries);
             assert_eq!(rows[1].retry_of_row.is_some(), retries > 0);
@@ -317,18 +324,18 @@ mod tests {
 
     #[test]
     fn retries_are_counted_even_where_they_are_not_folded() {
-        let mut assembler = Assembler::new(vec![], false);
+        let mut assembler = Assembler::new(false);
         let rows = place(&mut assembler, vec![attempt(0, 503, None), attempt(3, 200, None)]);
-        assert_eq!(assembler.retries, Retries { marked: 0, after_failure: 1, folded: false });
+        assert_eq!(assembler.retries, Retries { after_failure: 1, ..Retries::default() });
         assert_eq!(rows[1].retry_of_row, None);
     }
 
     #[test]
     fn a_repeated_record_is_left_out() {
-        let mut assembler = Assembler::new(vec![], true);
+        let mut assembler = Assembler::new(true);
         assert_eq!(place(&mut assembler, vec![attempt(0, 200, None), attempt(0, 200, None)]).len(), 1);
         let without_id = || turn(0, None);
-        assert_eq!(place(&mut Assembler::new(vec![], true), vec![without_id(), without_id()]).len(), 2);
+        assert_eq!(place(&mut Assembler::new(true), vec![without_id(), without_id()]).len(), 2);
     }
 
     #[test]
@@ -342,10 +349,10 @@ mod tests {
             ..RequestRow::default()
         };
         let rules = FileRules { input_exclusive: true, output_exclusive: false };
-        let rows = place(&mut Assembler::new(vec![rules], false), vec![entry(0, row())]);
+        let rows = place_by(rules, &mut Assembler::new(false), vec![entry(0, row())]);
         assert_eq!((rows[0].input_tokens, rows[0].input_tokens_source), (Some(1000), Some(Source::Derived)));
         assert_eq!(rows[0].output_tokens, Some(5));
-        let mut assembler = Assembler::new(vec![FileRules::default()], false);
+        let mut assembler = Assembler::new(false);
         let rows = place(&mut assembler, vec![entry(0, row())]);
         assert_eq!((rows[0].input_tokens, rows[0].cached_tokens), (Some(10), None));
         assert_eq!(assembler.parts_over_total, 1);

@@ -128,6 +128,18 @@ pub enum IngestError {
     /// The options contradict themselves.
     #[error("{0}")]
     Options(&'static str),
+    /// Rows that wait to be sorted could not be kept in a temporary file.
+    #[error(
+        "cannot keep rows in a temporary file in {} while they are sorted: {source}; make room there, name another \
+         folder with --temp-dir, or allow more memory with --memory",
+        folder.display()
+    )]
+    Spill {
+        /// The folder of the temporary file.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The timeline could not be written.
     #[error("cannot write the timeline {}", path.display())]
     Write {

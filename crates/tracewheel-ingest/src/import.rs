@@ -1,37 +1,74 @@
-//! The way of an import: each input in turn into the sorter, then the sorted rows into the timeline.
+//! The way of an import: rows of all inputs into the sorter, and out of it by arrival into the timeline.
+//!
+//! Rows go on into the timeline while the logs are still read, on two assumptions: that no row will come which is
+//! earlier than one that went on, and that what a file's rows say about their totals so far is what all of them will
+//! say. Both are checked. Where one fails, the import starts over, with rows held back in temporary files until all is
+//! read. Inputs that can be read once only (a pipe) are imported in that way from the start. See
+//! `docs/design/import.md`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tracewheel_timeline::{BlockBasis, TimelineError, TimelineMeta, TimelineWriter};
+use tracewheel_timeline::{BlockBasis, TimelineMeta};
 
-use crate::assemble::{Assembler, FileRules};
-use crate::draft::{Entry, Place};
+use crate::assemble::FileRules;
+use crate::draft::{Draft, Place};
 use crate::error::IngestError;
 use crate::format::{self, Format, MissingColumns, RowReader};
 use crate::identity::IdKey;
 use crate::options::{IngestOptions, Input, TokenRule};
+use crate::placing::{Placing, rejected_row};
 use crate::reading::{Reading, Rejection, Step, Tally};
-use crate::report::{CountRule, FileReport, IngestReport, RejectReason, RejectedRow};
-use crate::sort::{MemorySorter, RowSorter};
+use crate::report::{CountRule, FileReport, IngestReport, RejectReason, RejectedRow, Sorting, SortingWay};
+use crate::sort::{Key, Mode, Sorted, Sorter, TooLate};
 use crate::source::Source;
 use crate::stamps::FileClock;
-use crate::survey::{Survey, warnings};
+use crate::survey::warnings;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const MINUTE_NS: i64 = 60_000_000_000;
+/// Inputs that are read side by side, and rows of one before another has its turn.
+const SIDE_BY_SIDE: usize = 64;
+const ROWS_A_TURN: u64 = 256;
+
+/// Why an attempt at an import ended.
+enum Stop {
+    /// An assumption of the streaming mode failed.
+    StartOver,
+    Failed(IngestError),
+}
 
 /// What the inputs have brought so far.
 struct Import<'a> {
     options: &'a IngestOptions,
-    key: IdKey,
-    /// Each input's short name.
-    labels: Vec<Arc<str>>,
-    sorter: Box<dyn RowSorter>,
-    rules: Vec<FileRules>,
+    key: &'a IdKey,
+    /// Each input's name and its short name.
+    names: &'a [String],
+    labels: &'a [Arc<str>],
+    sorter: Sorter,
+    placing: Placing<'a>,
+    rules: Vec<Rules>,
     /// Mapped columns that no row of any input has had, with the first such input.
     missing: Option<(String, MissingColumns)>,
-    report: IngestReport,
+}
+
+/// How a file's totals are read.
+#[derive(Debug, Default, Clone, Copy)]
+struct Rules {
+    /// By its rows so far.
+    found: FileRules,
+    /// By those that went on first.
+    used: Option<FileRules>,
+}
+
+/// An input that is being read.
+struct Opened<'a> {
+    file: u32,
+    format: &'static dyn Format,
+    rows: Box<dyn RowReader>,
+    reading: Reading<'a>,
+    counted: FileRows,
+    ended: bool,
 }
 
 /// Rows of one file, counted as they come.
@@ -39,7 +76,10 @@ struct Import<'a> {
 struct FileRows {
     kept: u64,
     rejected: u64,
+    rejects: Vec<RejectedRow>,
     last_ns: Option<i64>,
+    /// The latest arrival so far.
+    latest_ns: Option<i64>,
     out_of_order: u64,
     hour_jumps: u64,
 }
@@ -57,67 +97,146 @@ pub(crate) fn run(
             "the timeline would replace one of its own logs: give it another name",
         ));
     }
-    // First, so that a place which cannot be written is told before hours of reading.
-    let writer = TimelineWriter::create(out, TimelineMeta::default()).map_err(write_error(out))?;
-    let mut import = Import {
-        options,
-        key: IdKey::new(&options.hash_key),
-        labels: labels(&inputs),
-        sorter: Box::new(MemorySorter::default()),
-        rules: Vec::new(),
-        missing: None,
-        report: IngestReport::default(),
+    let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+    let labels = labels(&inputs);
+    let again: Option<Vec<Input>> = inputs.iter().map(Input::again).collect();
+    let key = IdKey::new(&options.hash_key);
+    let attempt = |inputs, mode| {
+        let folder = options.temp_folder.clone().unwrap_or_else(|| folder_of(out));
+        let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
+        let import = Import {
+            options,
+            key: &key,
+            names: &names,
+            labels: &labels,
+            sorter: Sorter::new(mode, memory_bytes, &folder),
+            // First, so that a place which cannot be written is told before hours of reading.
+            placing: Placing::begin(out, &labels, options.fold_retries, options.listed_rejects)?,
+            rules: vec![Rules::default(); labels.len()],
+            missing: None,
+        };
+        import.run(inputs)
     };
-    for input in inputs {
-        import.read(input)?;
+    let streaming = if again.is_some() { Mode::Streaming } else { Mode::Spilling };
+    match (attempt(inputs, streaming), again) {
+        (Ok(report), _) => Ok(report),
+        (Err(Stop::Failed(error)), _) => Err(error),
+        (Err(Stop::StartOver), again) => match attempt(again.unwrap_or_default(), Mode::Spilling) {
+            Ok(mut report) => {
+                report.sorting.get_or_insert_default().started_over = true;
+                Ok(report)
+            }
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::StartOver) => unreachable!("nothing goes on before everything was read"),
+        },
     }
-    import.check_columns()?;
-    import.write(writer, out)
 }
 
-impl Import<'_> {
-    fn read(&mut self, input: Input) -> Result<(), IngestError> {
+impl<'a> Import<'a> {
+    fn run(mut self, inputs: Vec<Input>) -> Result<IngestReport, Stop> {
+        let mut inputs = (0_u32..).zip(inputs);
+        loop {
+            let some = inputs.by_ref().take(SIDE_BY_SIDE);
+            let some = some.map(|(file, input)| self.open(file, input)).collect::<Result<Vec<_>, _>>()?;
+            if some.is_empty() {
+                break;
+            }
+            self.read(some)?;
+        }
+        self.check_columns()?;
+        self.write()
+    }
+
+    fn open(&self, file: u32, input: Input) -> Result<Opened<'a>, IngestError> {
         let source = Source::open(input, self.options.max_row_bytes)?;
         let format = format::choose(&source, self.options)?;
-        let name = source.name.clone();
         let mut reading = Reading {
-            file: &name,
+            file: &self.names[file as usize],
             options: self.options,
-            key: &self.key,
+            key: self.key,
             block_tokens: self.options.block_tokens.or(format.block_tokens()),
             clock: FileClock::new(self.options.zone.clone()),
             tally: Tally::default(),
         };
-        let mut rows = format.open(source, &mut reading)?;
-        let label = Arc::clone(&self.labels[self.rules.len()]);
-        let file = u32::try_from(self.rules.len()).map_err(|_| IngestError::Options("too many inputs"))?;
-        let mut counted = FileRows::default();
-        while let Some((place, outcome)) = next_entry(&mut *rows, &mut reading, file)? {
-            match outcome {
-                Ok(mut entry) => {
-                    counted.keep(entry.arrival_ns);
-                    entry.row.source_file = Arc::clone(&label);
-                    self.sorter.push(entry)?;
+        let rows = format.open(source, &mut reading)?;
+        Ok(Opened { file, format, rows, reading, counted: FileRows::default(), ended: false })
+    }
+
+    /// Reads inputs side by side, always the one that lags behind: logs of several servers are merged as they are read.
+    fn read(&mut self, mut inputs: Vec<Opened<'a>>) -> Result<(), Stop> {
+        loop {
+            let open = inputs.iter_mut().filter(|input| !input.ended);
+            let Some(input) = open.min_by_key(|input| input.counted.latest_ns) else { break };
+            if self.read_some(input)? {
+                for input in &inputs {
+                    self.rules[input.file as usize].found = input.rules();
                 }
-                Err((reason, column)) => {
-                    counted.rejected += 1;
-                    let row = rejected_row(&label, place, reason, column);
-                    self.report.reject(row, self.options.listed_rejects);
+                self.make_room()?;
+            }
+        }
+        inputs.into_iter().try_for_each(|input| self.close(input))
+    }
+
+    /// Reads on for a turn; true where memory is full.
+    fn read_some(&mut self, input: &mut Opened<'a>) -> Result<bool, Stop> {
+        let label = &self.labels[input.file as usize];
+        for _ in 0..ROWS_A_TURN {
+            match input.next()? {
+                None => {
+                    input.ended = true;
+                    break;
+                }
+                Some((place, Ok((arrival_ns, mut draft)))) => {
+                    draft.row.source_file = Arc::clone(label);
+                    let key = Key { arrival_ns, file: input.file, number: input.counted.kept };
+                    input.counted.keep(arrival_ns);
+                    if self.sorter.push(key, place.line, draft.attempt, &draft.row)? {
+                        return Ok(true);
+                    }
+                }
+                Some((place, Err((reason, column)))) => {
+                    let row = || rejected_row(label, place, reason, column);
+                    input.counted.reject(row, self.options.listed_rejects);
+                    *self.placing.report.rejected_by_reason.entry(reason).or_default() += 1;
                 }
             }
         }
-        let report = file_report(&label, format, &*rows, &counted, &reading);
-        let missing = rows.missing();
-        let Reading { tally, block_tokens, .. } = reading;
-        self.add_missing(&name, missing);
-        self.add_file(report, &tally, block_tokens)
+        Ok(false)
+    }
+
+    fn make_room(&mut self) -> Result<(), Stop> {
+        let Self { sorter, placing, rules, .. } = self;
+        sorter.make_room(&mut |entry| {
+            let rules = &mut rules[entry.file as usize];
+            let used = *rules.used.get_or_insert(rules.found);
+            Ok::<(), Stop>(placing.take(entry, used)?)
+        })
+    }
+
+    /// Joins a file's findings to those of the files before it.
+    fn close(&mut self, input: Opened<'a>) -> Result<(), Stop> {
+        let file = input.file as usize;
+        let report = input.report(&self.labels[file]);
+        let rules = &mut self.rules[file];
+        rules.found = input.rules();
+        if rules.used.is_some_and(|used| used != rules.found) {
+            return Err(Stop::StartOver);
+        }
+        let missing = input.rows.missing();
+        let Opened { reading: Reading { tally, block_tokens, .. }, counted, .. } = input;
+        self.add_missing(file, missing);
+        let all = &mut self.placing.report;
+        all.rows_rejected += counted.rejected;
+        let room = self.options.listed_rejects.saturating_sub(all.rejects.len());
+        all.rejects.extend(counted.rejects.into_iter().take(room));
+        Ok(add_file(all, report, &tally, block_tokens)?)
     }
 
     /// Keeps those columns that the rows of this input have not had either.
-    fn add_missing(&mut self, name: &str, here: Option<MissingColumns>) {
+    fn add_missing(&mut self, file: usize, here: Option<MissingColumns>) {
         match (&mut self.missing, here) {
             (Some((_, before)), Some(here)) => before.columns.retain(|column| here.columns.contains(column)),
-            (missing @ None, Some(here)) => *missing = Some((name.to_owned(), here)),
+            (missing @ None, Some(here)) => *missing = Some((self.names[file].clone(), here)),
             (_, None) => {}
         }
     }
@@ -135,81 +254,75 @@ impl Import<'_> {
         }
     }
 
-    /// Joins a file's findings to those of the files before it.
-    fn add_file(
-        &mut self,
-        file: FileReport,
-        tally: &Tally,
-        block_tokens: Option<u32>,
-    ) -> Result<(), IngestError> {
-        let all = &mut self.report;
-        let differs = |other: &&FileReport| other.rows_kept > 0 && other.has_epoch != file.has_epoch;
-        if let Some(other) = all.files.iter().find(differs).filter(|_| file.rows_kept > 0) {
-            let (epoch, relative) = if file.has_epoch { (&file, other) } else { (other, &file) };
-            return Err(IngestError::MixedEpochs {
-                relative: relative.file.clone(),
-                epoch: epoch.file.clone(),
-            });
-        }
-        if tally.fixed_blocks {
-            if all.block_tokens.is_some_and(|before| Some(before) != block_tokens) {
-                return Err(IngestError::Options(
-                    "the inputs have prefix blocks of different lengths: import them one by one",
-                ));
-            }
-            all.block_tokens = block_tokens;
-        }
-        for ((field, why), count) in &tally.dropped_values {
-            *all.dropped_values.entry(format!("{field}: {why}")).or_default() += count;
-        }
-        self.rules.push(FileRules {
-            input_exclusive: file.input_rule.exclusive,
-            output_exclusive: file.output_rule.exclusive,
-        });
-        all.files.push(file);
-        Ok(())
-    }
-
-    fn write(mut self, mut writer: TimelineWriter, out: &Path) -> Result<IngestReport, IngestError> {
-        let mut assembler = Assembler::new(std::mem::take(&mut self.rules), self.options.fold_retries);
-        let mut survey = Survey::new();
-        let sorter = std::mem::replace(&mut self.sorter, Box::new(MemorySorter::default()));
-        let mut position = 0;
-        for entry in sorter.sorted()? {
-            let entry = entry?;
-            let (file, place) = (entry.file, Place { line: entry.line, offset: entry.row.source_offset });
-            match assembler.place(entry, position) {
-                Some(entry) => {
-                    position = writer.push(&entry.row).map_err(write_error(out))? + 1;
-                    survey.take(&entry.row, &mut self.report);
-                }
-                None => self.reject_duplicate(file as usize, place),
-            }
-        }
-        let Self { options, key, mut report, .. } = self;
-        survey.finish(&mut report);
-        assembler.finish(&mut report);
+    fn write(self) -> Result<IngestReport, Stop> {
+        let Self { options, key, sorter, mut placing, rules, .. } = self;
+        let sorted = sorter.finish(&mut |entry| {
+            let rules = rules[entry.file as usize];
+            Ok::<(), Stop>(placing.take(entry, rules.used.unwrap_or(rules.found))?)
+        })?;
+        let mut report = placing.report();
         report.ttft_kind = options.ttft_kind;
         report.conclude(options.max_rejects);
         report.warnings = warnings(&report);
-        *writer.meta_mut() = meta(options, &key, &report);
-        let summary = writer.finish().map_err(write_error(out))?;
+        let summary = placing.finish(meta(options, key, &report))?;
+        report.sorting = Some(sorting(sorted));
         report.timeline_digest = Some(summary.digest);
         Ok(report)
     }
+}
 
-    fn reject_duplicate(&mut self, file: usize, place: Place) {
-        let row = rejected_row(&self.labels[file], place, RejectReason::Duplicate, None);
-        self.report.reject(row, self.options.listed_rejects);
-        let file = &mut self.report.files[file];
-        file.rows_kept -= 1;
-        file.rows_rejected += 1;
+impl Opened<'_> {
+    /// The next row with its place; `None` at the end.
+    fn next(&mut self) -> Result<Option<(Place, Outcome)>, IngestError> {
+        Ok(match self.rows.next(&mut self.reading)? {
+            Step::End => None,
+            Step::Rejected(Rejection { place, reason, column }) => Some((place, Err((reason, column)))),
+            Step::Row(mut draft) => {
+                let place = draft.place;
+                let settled = draft.settle(self.reading.block_tokens, &mut self.reading.tally);
+                Some((place, settled.map(|arrival_ns| (arrival_ns, draft)).map_err(|reason| (reason, None))))
+            }
+        })
+    }
+
+    fn rules(&self) -> FileRules {
+        let (tally, rule) = (&self.reading.tally, self.reading.options.token_rule);
+        FileRules {
+            input_exclusive: judged(tally.input_parts, rule).exclusive,
+            output_exclusive: judged(tally.output_parts, rule).exclusive,
+        }
+    }
+
+    fn report(&self, label: &str) -> FileReport {
+        let (lines, bytes) = self.rows.consumed();
+        let (clock, tally, counted) = (&self.reading.clock, &self.reading.tally, &self.counted);
+        FileReport {
+            file: label.to_owned(),
+            format: self.format.name(),
+            format_found: self.reading.options.format.is_none(),
+            map: self.rows.map().filter(|_| self.format.takes_map()).map(ToString::to_string),
+            bytes,
+            lines,
+            blank_lines: tally.blank_lines,
+            rows_read: counted.kept + counted.rejected,
+            rows_kept: counted.kept,
+            rows_rejected: counted.rejected,
+            out_of_order: counted.out_of_order,
+            hour_jumps: if clock.naive_times > 0 { counted.hour_jumps } else { 0 },
+            zone_rule: clock.rules.iter().cloned().collect(),
+            ambiguous_times: clock.ambiguous_times,
+            unit_found: clock.unit_found.map(|unit| unit.to_string()),
+            has_epoch: clock.has_epoch.unwrap_or(true),
+            input_rule: judged(tally.input_parts, self.reading.options.token_rule),
+            output_rule: judged(tally.output_parts, self.reading.options.token_rule),
+        }
     }
 }
 
 impl FileRows {
     fn keep(&mut self, arrival_ns: i64) {
         self.kept += 1;
+        self.latest_ns = self.latest_ns.max(Some(arrival_ns));
         if let Some(last_ns) = self.last_ns.replace(arrival_ns) {
             let step_ns = arrival_ns.saturating_sub(last_ns);
             self.out_of_order += u64::from(step_ns < 0);
@@ -217,17 +330,16 @@ impl FileRows {
                 u64::from(step_ns.saturating_abs().abs_diff(HOUR_NS) <= MINUTE_NS.unsigned_abs());
         }
     }
+
+    fn reject(&mut self, row: impl FnOnce() -> RejectedRow, listed: usize) {
+        self.rejected += 1;
+        if self.rejects.len() < listed {
+            self.rejects.push(row());
+        }
+    }
 }
 
 impl IngestReport {
-    fn reject(&mut self, row: RejectedRow, listed: usize) {
-        *self.rejected_by_reason.entry(row.reason).or_default() += 1;
-        self.rows_rejected += 1;
-        if self.rejects.len() < listed {
-            self.rejects.push(row);
-        }
-    }
-
     /// Sums up what the files and the rejections say.
     fn conclude(&mut self, max_rejects: Option<u64>) {
         self.rows_read = self.files.iter().map(|file| file.rows_read).sum();
@@ -237,57 +349,60 @@ impl IngestReport {
     }
 }
 
-type Outcome = Result<Box<Entry>, (RejectReason, Option<String>)>;
+impl From<IngestError> for Stop {
+    fn from(error: IngestError) -> Self {
+        Self::Failed(error)
+    }
+}
 
-/// The next row of a file with its place; `None` at the end.
-fn next_entry(
-    rows: &mut dyn RowReader,
-    reading: &mut Reading<'_>,
-    file: u32,
-) -> Result<Option<(Place, Outcome)>, IngestError> {
-    Ok(match rows.next(reading)? {
-        Step::End => None,
-        Step::Rejected(Rejection { place, reason, column }) => Some((place, Err((reason, column)))),
-        Step::Row(draft) => {
-            let place = draft.place;
-            let settled = draft.settle(file, reading.block_tokens, &mut reading.tally);
-            Some((place, settled.map_err(|reason| (reason, None))))
+impl From<TooLate> for Stop {
+    fn from(_: TooLate) -> Self {
+        Self::StartOver
+    }
+}
+
+type Outcome = Result<(i64, Box<Draft>), (RejectReason, Option<String>)>;
+
+fn add_file(
+    all: &mut IngestReport,
+    file: FileReport,
+    tally: &Tally,
+    block_tokens: Option<u32>,
+) -> Result<(), IngestError> {
+    let differs = |other: &&FileReport| other.rows_kept > 0 && other.has_epoch != file.has_epoch;
+    if let Some(other) = all.files.iter().find(differs).filter(|_| file.rows_kept > 0) {
+        let (epoch, relative) = if file.has_epoch { (&file, other) } else { (other, &file) };
+        return Err(IngestError::MixedEpochs { relative: relative.file.clone(), epoch: epoch.file.clone() });
+    }
+    if tally.fixed_blocks {
+        if all.block_tokens.is_some_and(|before| Some(before) != block_tokens) {
+            return Err(IngestError::Options(
+                "the inputs have prefix blocks of different lengths: import them one by one",
+            ));
         }
-    })
+        all.block_tokens = block_tokens;
+    }
+    for ((field, why), count) in &tally.dropped_values {
+        *all.dropped_values.entry(format!("{field}: {why}")).or_default() += count;
+    }
+    all.files.push(file);
+    Ok(())
 }
 
-fn rejected_row(label: &str, place: Place, reason: RejectReason, column: Option<String>) -> RejectedRow {
-    RejectedRow { file: label.to_owned(), line: place.line, offset: place.offset, reason, column }
+fn sorting(sorted: Sorted) -> Sorting {
+    let way = match sorted {
+        Sorted { runs: 1.., .. } => SortingWay::Spilled,
+        Sorted { went_on_early: true, .. } => SortingWay::Streamed,
+        Sorted { .. } => SortingWay::Memory,
+    };
+    Sorting { way, started_over: false, runs: sorted.runs, spilled_bytes: sorted.spilled_bytes }
 }
 
-fn file_report(
-    label: &str,
-    format: &dyn Format,
-    rows: &dyn RowReader,
-    counted: &FileRows,
-    reading: &Reading<'_>,
-) -> FileReport {
-    let (lines, bytes) = rows.consumed();
-    let (clock, tally) = (&reading.clock, &reading.tally);
-    FileReport {
-        file: label.to_owned(),
-        format: format.name(),
-        format_found: reading.options.format.is_none(),
-        map: rows.map().filter(|_| format.takes_map()).map(ToString::to_string),
-        bytes,
-        lines,
-        blank_lines: tally.blank_lines,
-        rows_read: counted.kept + counted.rejected,
-        rows_kept: counted.kept,
-        rows_rejected: counted.rejected,
-        out_of_order: counted.out_of_order,
-        hour_jumps: if clock.naive_times > 0 { counted.hour_jumps } else { 0 },
-        zone_rule: clock.rules.iter().cloned().collect(),
-        ambiguous_times: clock.ambiguous_times,
-        unit_found: clock.unit_found.map(|unit| unit.to_string()),
-        has_epoch: clock.has_epoch.unwrap_or(true),
-        input_rule: judged(tally.input_parts, reading.options.token_rule),
-        output_rule: judged(tally.output_parts, reading.options.token_rule),
+/// The folder that a file stands in.
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
     }
 }
 
@@ -333,8 +448,4 @@ fn meta(options: &IngestOptions, key: &IdKey, report: &IngestReport) -> Timeline
         quality: json(serde_json::to_value(report)),
         ..TimelineMeta::default()
     }
-}
-
-fn write_error(out: &Path) -> impl Fn(TimelineError) -> IngestError {
-    move |source| IngestError::Write { path: out.to_owned(), source: Box::new(source) }
 }

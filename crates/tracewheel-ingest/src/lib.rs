@@ -21,7 +21,9 @@ mod identity;
 mod import;
 mod lines;
 mod options;
+mod placing;
 mod reading;
+mod recent;
 mod records;
 mod report;
 mod sort;
@@ -39,6 +41,7 @@ pub use format::formats;
 pub use options::{IngestOptions, Input, TokenRule};
 pub use report::{
     CountRule, FileReport, IngestReport, Known, PeakRate, Precision, RejectReason, RejectedRow, Retries,
+    Sorting, SortingWay,
 };
 pub use zone::Zone;
 

@@ -63,6 +63,13 @@ pub struct IngestOptions {
     pub listed_rejects: usize,
     /// Longest row, in bytes; a longer one is rejected.
     pub max_row_bytes: usize,
+    /// Bytes that rows may take while they wait for those that arrived before them. The rest of an import takes up to
+    /// some 250 MB besides. It does not show in the timeline.
+    #[serde(skip)]
+    pub memory_bytes: u64,
+    /// Where rows wait that find no room in memory; the timeline's own folder when `None`.
+    #[serde(skip)]
+    pub temp_folder: Option<PathBuf>,
     /// Secret behind the hashes of ids and blocks. Only its fingerprint is written anywhere.
     #[serde(skip)]
     pub hash_key: Vec<u8>,
@@ -97,6 +104,16 @@ impl Input {
         }
     }
 
+    /// The same input once more, where it can be read a second time: a file, not a pipe.
+    pub(crate) fn again(&self) -> Option<Self> {
+        match &self.from {
+            From::Path(path) if path.is_file() => {
+                Some(Self { name: self.name.clone(), from: From::Path(path.clone()) })
+            }
+            From::Path(_) | From::Stdin | From::Reader(_) => None,
+        }
+    }
+
     /// Any stream, under a name of the caller's.
     pub fn reader(name: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
         Self { name: name.into(), from: From::Reader(Box::new(reader)) }
@@ -123,6 +140,8 @@ impl IngestOptions {
             max_rejects: None,
             listed_rejects: 100,
             max_row_bytes: 16 << 20,
+            memory_bytes: 256 << 20,
+            temp_folder: None,
             hash_key: hash_key.into(),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         }

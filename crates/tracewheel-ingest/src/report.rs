@@ -207,6 +207,36 @@ pub struct Retries {
     pub after_failure: u64,
     /// Whether they were tied to their first attempt.
     pub folded: bool,
+    /// Request ids that were forgotten, because many others came after them: a later row with one of them counts as a
+    /// first attempt. The last 458,752 are always known.
+    pub forgotten: u64,
+}
+
+/// How rows were brought into the order of their arrival. It does not show in the timeline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Sorting {
+    /// The way that was taken in the end.
+    pub way: SortingWay,
+    /// The logs were read a second time: a row came later than memory could hold the others back, or a file's totals
+    /// turned out to exclude their parts late.
+    pub started_over: bool,
+    /// Sorted runs in temporary files.
+    pub runs: u64,
+    /// Bytes written to temporary files.
+    pub spilled_bytes: u64,
+}
+
+/// Where rows waited for those that arrived before them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SortingWay {
+    /// All of them in memory.
+    #[default]
+    Memory,
+    /// Some of them at a time in memory: the log was nearly in order.
+    Streamed,
+    /// In temporary files.
+    Spilled,
 }
 
 /// The whole report.
@@ -251,6 +281,9 @@ pub struct IngestReport {
     pub sessions_computed: bool,
     /// Sessions.
     pub sessions: u64,
+    /// Sessions that were forgotten, because many others were active after them: one that comes back counts as new.
+    /// The last 458,752 are always known.
+    pub sessions_forgotten: u64,
     /// Logged retries.
     pub retries: Retries,
     /// Rows that a gateway answered from its own cache.
@@ -271,6 +304,9 @@ pub struct IngestReport {
     pub block_tokens: Option<u32>,
     /// What a reader of any later result must know.
     pub warnings: Vec<String>,
+    /// How the rows were sorted, once that is known; not part of the timeline's metadata.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sorting: Option<Sorting>,
     /// Digest of the timeline's logical content, once it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline_digest: Option<String>,

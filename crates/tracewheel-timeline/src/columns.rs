@@ -13,6 +13,7 @@ use arrow_array::types::{Float64Type, Int64Type, UInt16Type, UInt32Type, UInt64T
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field};
 
+use crate::pack::{Texts, Unpacking};
 use crate::row::RequestRow;
 use crate::vocab::{ArrivalSource, BodyState, Operation, Source, TtftKind};
 pub(crate) use codec::BadCell;
@@ -160,6 +161,33 @@ macro_rules! table {
             )+
             debug_assert_eq!(usize::from(number), NAMES.len());
         }
+
+        /// Appends a row's known cells in packed form; the bit of each known column is set in the result.
+        pub(crate) fn pack(row: &RequestRow, texts: &mut Texts, out: &mut Vec<u8>) -> u64 {
+            let RequestRow { $($name),+ } = row;
+            let (mut known, mut number) = (0, 0_u32);
+            $(
+                known |= u64::from(<$codec>::pack($name, texts, out)) << number;
+                number += 1;
+            )+
+            debug_assert_eq!(number as usize, NAMES.len());
+            known
+        }
+
+        /// The row whose known cells were packed; `None` where the bytes are something else.
+        pub(crate) fn unpack(known: u64, bytes: &mut Unpacking<'_>) -> Option<RequestRow> {
+            let mut rest = known;
+            let row = RequestRow {
+                $($name: {
+                    let is_known = rest & 1 != 0;
+                    rest >>= 1;
+                    if is_known { <$codec>::unpack(bytes)? } else { Default::default() }
+                },)+
+            };
+            (rest == 0).then_some(row)
+        }
+
+        const _: () = assert!(NAMES.len() <= 64, "a packed row has one bit a column");
     };
 }
 for_each_column!(table);

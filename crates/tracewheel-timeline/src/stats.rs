@@ -26,6 +26,7 @@ pub use production::{AttemptStats, LatencyStats, ProductionStats};
 pub use tokens::TokenStats;
 
 use arrivals::Arrivals;
+pub(crate) use hash::Mixer;
 use hash::U64Set;
 use prefix::Prefixes;
 use production::Production;

@@ -21,6 +21,10 @@ use crate::meta::{TimelineMeta, VERSION};
 use crate::row::RequestRow;
 use crate::schema;
 
+mod partial;
+
+use partial::Partial;
+
 /// Rows that wait in the builders at most, and their bytes.
 const BATCH_ROWS: usize = 4096;
 const BATCH_BYTES: usize = 4 << 20;
@@ -32,15 +36,13 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 /// The first bytes of every Parquet file.
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 
-/// Values between two looks at a page's size: few, because a body may be large.
-const WRITE_BATCH_ROWS: usize = 128;
-
-/// Writes a timeline under a temporary name and renames it into place when it is whole.
+/// Writes a timeline into a file without a name, which gets one when it is whole.
 ///
-/// Dropped without [`finish`](Self::finish), it leaves nothing behind.
+/// Dropped without [`finish`](Self::finish), it leaves nothing behind; killed neither, where the file system knows files
+/// without a name.
 pub struct TimelineWriter {
     path: PathBuf,
-    partial: PathBuf,
+    partial: Partial,
     /// `None` only once finished.
     writer: Option<ArrowWriter<BufWriter<File>>>,
     schema: SchemaRef,
@@ -74,15 +76,11 @@ impl TimelineWriter {
     /// own input, perhaps), a directory, a device. [`TimelineError::Io`] where the place cannot be written.
     pub fn create(path: impl AsRef<Path>, meta: TimelineMeta) -> Result<Self, TimelineError> {
         let path = destination(path.as_ref())?;
-        let partial = partial_path(&path);
-        let file = File::create_new(&partial).map_err(TimelineError::io("create", &path))?;
+        let (partial, file) = Partial::create(&path).map_err(TimelineError::io("create", &path))?;
         let schema = schema::arrow_schema(meta.baseline);
         let options = ArrowWriterOptions::new().with_properties(properties(&meta));
         let writer = ArrowWriter::try_new_with_options(BufWriter::new(file), Arc::clone(&schema), options);
-        let writer = writer.map_err(|source| {
-            let _ = fs::remove_file(&partial);
-            TimelineError::written(&path)(source)
-        })?;
+        let writer = writer.map_err(TimelineError::written(&path))?;
         Ok(Self {
             path,
             partial,
@@ -133,7 +131,7 @@ impl TimelineWriter {
         let file = file.map_err(TimelineError::io("write", &self.path))?;
         file.sync_all().map_err(TimelineError::io("write", &self.path))?;
         let file_bytes = file.metadata().map_err(TimelineError::io("write", &self.path))?.len();
-        fs::rename(&self.partial, &self.path).map_err(TimelineError::io("rename", &self.path))?;
+        self.partial.publish(&file, &self.path).map_err(TimelineError::io("rename", &self.path))?;
         Ok(TimelineSummary { rows: self.rows, digest: self.meta.digest.clone(), file_bytes })
     }
 
@@ -175,13 +173,6 @@ impl std::fmt::Debug for TimelineWriter {
     }
 }
 
-impl Drop for TimelineWriter {
-    fn drop(&mut self) {
-        // Gone already when the file was renamed; nothing can be done about another failure here.
-        let _ = fs::remove_file(&self.partial);
-    }
-}
-
 /// Where the file will stand: the end of the links at `path`, if what is there may be replaced by renaming over it.
 fn destination(path: &Path) -> Result<PathBuf, TimelineError> {
     let Ok(found) = fs::metadata(path) else { return Ok(path.to_owned()) };
@@ -204,22 +195,12 @@ fn begins_as_parquet(path: &Path) -> std::io::Result<bool> {
     Ok(start == PARQUET_MAGIC)
 }
 
-/// Beside the target, so that the rename stays within one file system; with the process id, so that two writers of
-/// one target do not share it.
-fn partial_path(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.partial", std::process::id()));
-    path.with_file_name(name)
-}
-
 fn properties(meta: &TimelineMeta) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(format!("tracewheel {}", env!("CARGO_PKG_VERSION")))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-        .set_write_batch_size(WRITE_BATCH_ROWS);
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
     for (number, field) in schema::arrow_schema(meta.baseline).fields().iter().enumerate() {
         let name = field.name().as_str();
         if name == schema::ARRIVAL {

@@ -107,6 +107,13 @@ pub(crate) struct IngestArgs {
     /// Exit with code 20 when more rows than this are rejected.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) max_rejects: u64,
+    /// Memory for rows that wait for earlier ones: MiB, or with a suffix (`64K`, `512M`, `2G`). What finds no room is
+    /// sorted in a temporary file.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = memory_bytes)]
+    pub(crate) memory: u64,
+    /// Folder of that temporary file; without it the folder of the timeline.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) temp_dir: Option<PathBuf>,
     /// File with the secret key for hashing ids, made when missing; without it the user's own key file
     /// (`tracewheel/key` in the configuration folder).
     #[arg(long, value_name = "FILE")]
@@ -114,6 +121,21 @@ pub(crate) struct IngestArgs {
     /// Print the import report as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Bytes from `N` (MiB) or `N` with `K`, `M` or `G` behind it.
+fn memory_bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.trim().trim_end_matches("iB").trim_end_matches('B') {
+        number if number.ends_with(['K', 'k']) => (&number[..number.len() - 1], 10),
+        number if number.ends_with(['M', 'm']) => (&number[..number.len() - 1], 20),
+        number if number.ends_with(['G', 'g']) => (&number[..number.len() - 1], 30),
+        number => (number, 20),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    match bytes.filter(|bytes| *bytes > 0) {
+        Some(bytes) => Ok(bytes),
+        None => Err("not a size: write MiB, or a number with K, M or G behind it (512M)".to_owned()),
+    }
 }
 
 /// `tracewheel inspect`

@@ -47,6 +47,17 @@ struct BlockId(u64);
 struct MooncakeRows {
     lines: Lines,
     unit: ColumnUnit,
+    /// The block ids of a line that was read the short way.
+    ids: Vec<u64>,
+}
+
+/// The texts of one line's numbers.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Numbers<'a> {
+    timestamp: Option<&'a str>,
+    input_length: Option<&'a str>,
+    output_length: Option<&'a str>,
+    has_ids: bool,
 }
 
 impl Format for Mooncake {
@@ -74,7 +85,8 @@ impl Format for Mooncake {
     }
 
     fn open(&self, source: Source, reading: &mut Reading<'_>) -> Result<Box<dyn RowReader>, IngestError> {
-        Ok(Box::new(MooncakeRows { lines: open_lines(source, reading), unit: ColumnUnit::default() }))
+        let lines = open_lines(source, reading);
+        Ok(Box::new(MooncakeRows { lines, unit: ColumnUnit::default(), ids: Vec::new() }))
     }
 }
 
@@ -85,15 +97,14 @@ impl RowReader for MooncakeRows {
             NextText::Rejected(rejection) => return Ok(Step::Rejected(rejection)),
             NextText::End => return Ok(Step::End),
         };
-        let record: Record<'_> = match serde_json::from_str(text) {
-            Ok(record) => record,
-            Err(error) => {
-                let is_object = error.classify() == Category::Data && text.trim_start().starts_with('{');
-                let reason = if is_object { RejectReason::BadValue } else { RejectReason::NotJson };
-                return Ok(Step::Rejected(Rejection::new(place, reason)));
-            }
+        let numbers = match short_read(text, &mut self.ids) {
+            Some(numbers) => numbers,
+            None => match long_read(text, &mut self.ids) {
+                Ok(numbers) => numbers,
+                Err(reason) => return Ok(Step::Rejected(Rejection::new(place, reason))),
+            },
         };
-        match row(place, &record, &mut self.unit, reading) {
+        match row(place, numbers, &self.ids, &mut self.unit, reading) {
             Ok(draft) => Ok(Step::Row(draft)),
             Err((CellProblem::Import(error), _)) => Err(*error),
             Err((CellProblem::Reject(reason), column)) => {
@@ -109,35 +120,178 @@ impl RowReader for MooncakeRows {
 
 fn row(
     place: Place,
-    record: &Record<'_>,
+    numbers: Numbers<'_>,
+    ids: &[u64],
     unit: &mut ColumnUnit,
     reading: &mut Reading<'_>,
 ) -> Result<Box<Draft>, (CellProblem, &'static str)> {
     let mut draft = Box::new(Draft::at(place));
-    let timestamp = record.timestamp.ok_or((CellProblem::Reject(RejectReason::MissingValue), TIMESTAMP))?;
-    let timestamp =
-        Cell::from_json(timestamp.get()).map_err(|reason| (CellProblem::Reject(reason), TIMESTAMP))?;
+    let timestamp = numbers.timestamp.ok_or((CellProblem::Reject(RejectReason::MissingValue), TIMESTAMP))?;
+    let timestamp = Cell::from_json(timestamp).map_err(|reason| (CellProblem::Reject(reason), TIMESTAMP))?;
     let milliseconds = Unit { scale: Scale::Ms, unix: false };
     let stamp = reading.clock.stamp(&timestamp, Some(milliseconds), unit);
     draft.arrival =
         Some(stamp.map_err(|problem| (reading.problem(problem, "arrival", TIMESTAMP, place), TIMESTAMP))?);
     for (raw, column, count) in [
-        (record.input_length, "input_length", &mut draft.row.input_tokens),
-        (record.output_length, "output_length", &mut draft.row.output_tokens),
+        (numbers.input_length, "input_length", &mut draft.row.input_tokens),
+        (numbers.output_length, "output_length", &mut draft.row.output_tokens),
     ] {
         if let Some(raw) = raw {
             *count = count_of(raw).map_err(|reason| (CellProblem::Reject(reason), column))?;
         }
     }
-    if let Some(ids) = &record.hash_ids {
-        set_prefix(ids.iter().map(|id| id.0), &mut draft, reading);
+    if numbers.has_ids {
+        set_prefix(ids.iter().copied(), &mut draft, reading);
     }
     Ok(draft)
 }
 
+/// Reads any line.
+fn long_read<'a>(text: &'a str, ids: &mut Vec<u64>) -> Result<Numbers<'a>, RejectReason> {
+    let record: Record<'a> = serde_json::from_str(text).map_err(|error| {
+        let is_object = error.classify() == Category::Data && text.trim_start().starts_with('{');
+        if is_object { RejectReason::BadValue } else { RejectReason::NotJson }
+    })?;
+    ids.clear();
+    ids.extend(record.hash_ids.iter().flatten().map(|id| id.0));
+    Ok(Numbers {
+        timestamp: record.timestamp.map(RawValue::get),
+        input_length: record.input_length.map(RawValue::get),
+        output_length: record.output_length.map(RawValue::get),
+        has_ids: record.hash_ids.is_some(),
+    })
+}
+
+/// Reads a line as the published traces write it: the known keys, each at most once, with plain numbers and whole ids.
+/// `None` says nothing of the line: [`long_read`] has to judge it.
+fn short_read<'a>(text: &'a str, ids: &mut Vec<u64>) -> Option<Numbers<'a>> {
+    let mut scan = Scan { text, at: 0 };
+    let mut numbers = Numbers::default();
+    scan.expect(b'{')?;
+    loop {
+        let place = match scan.key()? {
+            TIMESTAMP => &mut numbers.timestamp,
+            "input_length" => &mut numbers.input_length,
+            "output_length" => &mut numbers.output_length,
+            "hash_ids" if !numbers.has_ids => {
+                scan.whole_numbers(ids)?;
+                numbers.has_ids = true;
+                if scan.another(b'}')? { continue } else { break }
+            }
+            _ => return None,
+        };
+        if place.replace(scan.number()?).is_some() {
+            return None;
+        }
+        if !scan.another(b'}')? {
+            break;
+        }
+    }
+    scan.space();
+    (scan.at == text.len()).then_some(numbers)
+}
+
+/// A place in a line.
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.space();
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    /// A key without escapes, and the colon behind it.
+    fn key(&mut self) -> Option<&'a str> {
+        self.expect(b'"')?;
+        let rest = &self.text[self.at..];
+        let length = memchr::memchr2(b'"', b'\\', rest.as_bytes())?;
+        let key = &rest[..length];
+        self.at += length;
+        self.expect(b'"')?;
+        self.expect(b':')?;
+        Some(key)
+    }
+
+    /// Whether a comma comes; false where `end` does.
+    fn another(&mut self, end: u8) -> Option<bool> {
+        self.space();
+        let byte = self.peek()?;
+        self.at += 1;
+        if byte == b',' { Some(true) } else { (byte == end).then_some(false) }
+    }
+
+    fn digits(&mut self) -> usize {
+        let rest = &self.text.as_bytes()[self.at..];
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        count
+    }
+
+    /// A number without sign and exponent.
+    fn number(&mut self) -> Option<&'a str> {
+        self.space();
+        let (start, zero) = (self.at, self.peek()? == b'0');
+        let whole = self.digits();
+        if whole == 0 || (zero && whole > 1) {
+            return None;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            if self.digits() == 0 {
+                return None;
+            }
+        }
+        Some(&self.text[start..self.at])
+    }
+
+    /// A list of whole numbers of at most 18 digits.
+    fn whole_numbers(&mut self, into: &mut Vec<u64>) -> Option<()> {
+        into.clear();
+        self.expect(b'[')?;
+        self.space();
+        if self.peek()? == b']' {
+            self.at += 1;
+            return Some(());
+        }
+        let bytes = self.text.as_bytes();
+        loop {
+            self.space();
+            let start = self.at;
+            let mut value = 0_u64;
+            while let Some(digit) =
+                bytes.get(self.at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10)
+            {
+                value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+                self.at += 1;
+            }
+            let count = self.at - start;
+            if !(1..=18).contains(&count) || (count > 1 && bytes[start] == b'0') {
+                return None;
+            }
+            into.push(value);
+            if !self.another(b']')? {
+                return Some(());
+            }
+        }
+    }
+}
+
 /// A token count; `null` and its like are unknown.
-fn count_of(raw: &RawValue) -> Result<Option<u32>, RejectReason> {
-    match Cell::from_json(raw.get())? {
+fn count_of(raw: &str) -> Result<Option<u32>, RejectReason> {
+    match Cell::from_json(raw)? {
         Cell::Missing => Ok(None),
         cell => cell.count(u32::MAX).map(Some),
     }
@@ -168,5 +322,82 @@ impl<'de> Deserialize<'de> for BlockId {
         }
 
         deserializer.deserialize_any(Id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn both(text: &str) -> (Option<(Numbers<'_>, Vec<u64>)>, Option<(Numbers<'_>, Vec<u64>)>) {
+        let (mut short, mut long) = (vec![7], vec![7]);
+        let (short_numbers, long_numbers) = (short_read(text, &mut short), long_read(text, &mut long).ok());
+        // Ids mean nothing where the line has none.
+        fn pair(numbers: Option<Numbers<'_>>, ids: Vec<u64>) -> Option<(Numbers<'_>, Vec<u64>)> {
+            numbers.map(|numbers| (numbers, if numbers.has_ids { ids } else { Vec::new() }))
+        }
+        (pair(short_numbers, short), pair(long_numbers, long))
+    }
+
+    #[test]
+    fn a_line_of_the_published_traces_is_read_the_short_way() {
+        for line in [
+            r#"{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 2353]}"#,
+            r#"{"timestamp":0.25,"hash_ids":[ ],"output_length":1 } "#,
+            r#"{"input_length":0}"#,
+        ] {
+            let (short, long) = both(line);
+            assert!(short.is_some(), "{line}");
+            assert_eq!(short, long, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_the_short_way_does_not_know_is_left_to_the_long_one() {
+        for line in [
+            r#"{"timestamp": 1, "timestamp": 2}"#,
+            r#"{"timestamp": -1}"#,
+            r#"{"timestamp": 1e3}"#,
+            r#"{"timestamp": 01}"#,
+            r#"{"timestamp": 1.}"#,
+            r#"{"timestamp": "1"}"#,
+            r#"{"timestamp": null}"#,
+            r#"{"chat_id": 3}"#,
+            r#"{"hash_ids": [1, "a"]}"#,
+            r#"{"hash_ids": [007]}"#,
+            r#"{"hash_ids": [18446744073709551615]}"#,
+            r#"{"hash_ids": [1,]}"#,
+            r#"{"hash_ids": [1.0]}"#,
+            r#"{"timestamp": 1} x"#,
+            r#"{"timestamp": 1"#,
+            "{}",
+            "",
+        ] {
+            assert_eq!(both(line).0, None, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways_agree_on_any_line(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("\"timestamp\"".to_owned()), Just("\"input_length\"".to_owned()), Just("\"hash_ids\"".to_owned()),
+                    "[{}\\[\\],:. \\-\\\\e\"]", "[0-9]{1,20}", "[0-9]{1,3}\\.[0-9]{0,3}",
+                    Just(": ".to_owned()), Just(", ".to_owned()), Just("[1, 2]".to_owned()),
+                ],
+                0..14,
+            ),
+            wrapped in any::<bool>(),
+        ) {
+            let text = parts.concat();
+            let text = if wrapped { format!("{{{text}}}") } else { text };
+            let (short, long) = both(&text);
+            if short.is_some() {
+                prop_assert_eq!(short, long);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod generic;
 mod hostile;
 mod identities;
+mod memory;
 mod page;
 mod published;
 

@@ -16,6 +16,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field};
 use bytes::Bytes;
 
+use crate::pack::{Texts, Unpacking, pack_bytes};
 use crate::vocab::{ArrivalSource, BodyState, Operation, Source, TtftKind, UnknownWord};
 
 /// The way of one kind of column. All functions are associated: a codec holds no data.
@@ -41,6 +42,10 @@ pub(crate) trait Codec {
     fn read(reader: &Self::Reader, index: usize) -> Result<Self::Value, BadCell>;
     /// Appends the cell's canonical bytes; false, and nothing appended, where the cell is null.
     fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool;
+    /// Appends the cell in packed form; false, and nothing appended, where the cell is null.
+    fn pack(value: &Self::Value, texts: &mut Texts, out: &mut Vec<u8>) -> bool;
+    /// Takes a cell that is not null out of its packed form.
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value>;
 }
 
 /// Why a cell is not a value of its column.
@@ -72,6 +77,8 @@ pub(crate) struct Tags;
 pub(crate) trait DictValue: Clone {
     fn text(&self) -> &str;
     fn from_text(text: &str) -> Result<Self, UnknownWord>;
+    fn pack(&self, texts: &mut Texts, out: &mut Vec<u8>);
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self>;
 }
 
 impl DictValue for Arc<str> {
@@ -80,6 +87,12 @@ impl DictValue for Arc<str> {
     }
     fn from_text(text: &str) -> Result<Self, UnknownWord> {
         Ok(text.into())
+    }
+    fn pack(&self, texts: &mut Texts, out: &mut Vec<u8>) {
+        texts.pack(self, out);
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self> {
+        bytes.text()
     }
 }
 
@@ -92,6 +105,14 @@ macro_rules! words {
             fn from_text(text: &str) -> Result<Self, UnknownWord> {
                 text.parse()
             }
+            fn pack(&self, _: &mut Texts, out: &mut Vec<u8>) {
+                // `ALL` has the order of the declaration.
+                out.push(*self as u8);
+            }
+            fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self> {
+                let [place] = bytes.array()?;
+                Self::ALL.get(usize::from(place)).copied()
+            }
         }
     )+};
 }
@@ -100,6 +121,8 @@ words!(ArrivalSource, BodyState, Operation, Source, TtftKind);
 /// A number that has canonical bytes: little endian, as wide as its type.
 pub(crate) trait Number: ArrowPrimitiveType {
     fn bytes(value: Self::Native, out: &mut Vec<u8>);
+    /// A number from exactly its bytes.
+    fn from_bytes(bytes: &[u8]) -> Option<Self::Native>;
 }
 
 macro_rules! numbers {
@@ -107,6 +130,9 @@ macro_rules! numbers {
         impl Number for arrow_array::types::$name {
             fn bytes(value: Self::Native, out: &mut Vec<u8>) {
                 out.extend_from_slice(&value.to_le_bytes());
+            }
+            fn from_bytes(bytes: &[u8]) -> Option<Self::Native> {
+                bytes.try_into().ok().map(Self::Native::from_le_bytes)
             }
         }
     )+};
@@ -141,6 +167,12 @@ where
     fn canonical(value: &V, out: &mut Vec<u8>) -> bool {
         C::canonical(&Some(value.clone()), out)
     }
+    fn pack(value: &V, texts: &mut Texts, out: &mut Vec<u8>) -> bool {
+        C::pack(&Some(value.clone()), texts, out)
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<V> {
+        C::unpack(bytes)?
+    }
 }
 
 impl<P: Number> Codec for Num<P> {
@@ -168,6 +200,12 @@ impl<P: Number> Codec for Num<P> {
     fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
         value.map(|value| P::bytes(value, out)).is_some()
     }
+    fn pack(value: &Self::Value, _: &mut Texts, out: &mut Vec<u8>) -> bool {
+        Self::canonical(value, out)
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        bytes.take(size_of::<P::Native>()).and_then(P::from_bytes).map(Some)
+    }
 }
 
 impl Codec for Flag {
@@ -194,6 +232,12 @@ impl Codec for Flag {
     }
     fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
         value.map(|value| out.push(u8::from(value))).is_some()
+    }
+    fn pack(value: &Self::Value, _: &mut Texts, out: &mut Vec<u8>) -> bool {
+        Self::canonical(value, out)
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        bytes.array().map(|[truth]| Some(truth != 0))
     }
 }
 
@@ -269,6 +313,12 @@ impl<V: DictValue> Codec for Dict<V> {
     fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
         value.as_ref().map(|value| text_bytes(value.text(), out)).is_some()
     }
+    fn pack(value: &Self::Value, texts: &mut Texts, out: &mut Vec<u8>) -> bool {
+        value.as_ref().map(|value| value.pack(texts, out)).is_some()
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        V::unpack(bytes).map(Some)
+    }
 }
 
 impl Codec for Text {
@@ -295,6 +345,12 @@ impl Codec for Text {
     }
     fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
         value.as_deref().map(|text| text_bytes(text, out)).is_some()
+    }
+    fn pack(value: &Self::Value, texts: &mut Texts, out: &mut Vec<u8>) -> bool {
+        value.as_ref().map(|text| texts.pack(text, out)).is_some()
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        bytes.text().map(Some)
     }
 }
 
@@ -325,6 +381,13 @@ impl Codec for Blob {
         out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         out.extend_from_slice(bytes);
         true
+    }
+    fn pack(value: &Self::Value, _: &mut Texts, out: &mut Vec<u8>) -> bool {
+        value.as_deref().map(|bytes| pack_bytes(bytes, out)).is_some()
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        let length = bytes.length()?;
+        bytes.take(length).map(|bytes| Some(Bytes::copy_from_slice(bytes)))
     }
 }
 
@@ -368,6 +431,18 @@ impl<P: Number> Codec for ListOf<P> {
         out.extend_from_slice(&(elements.len() as u64).to_le_bytes());
         elements.iter().for_each(|element| P::bytes(*element, out));
         true
+    }
+    fn pack(value: &Self::Value, _: &mut Texts, out: &mut Vec<u8>) -> bool {
+        let Some(elements) = value else { return false };
+        out.extend_from_slice(&(elements.len() as u32).to_le_bytes());
+        elements.iter().for_each(|element| P::bytes(*element, out));
+        true
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        let width = size_of::<P::Native>();
+        let length = bytes.length()?.checked_mul(width)?;
+        let elements = bytes.take(length)?.chunks_exact(width);
+        elements.map(P::from_bytes).collect::<Option<_>>().map(Some)
     }
 }
 
@@ -420,5 +495,18 @@ impl Codec for Tags {
             text_bytes(value, out);
         }
         true
+    }
+    fn pack(value: &Self::Value, texts: &mut Texts, out: &mut Vec<u8>) -> bool {
+        let Some(tags) = value else { return false };
+        out.extend_from_slice(&(tags.len() as u32).to_le_bytes());
+        for (key, value) in tags {
+            texts.pack(key, out);
+            texts.pack(value, out);
+        }
+        true
+    }
+    fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        let length = bytes.length()?;
+        (0..length).map(|_| Some((bytes.text()?, bytes.text()?))).collect::<Option<_>>().map(Some)
     }
 }

@@ -9,7 +9,7 @@ pub(super) type CountOf<K> = HashMap<K, u64, BuildHasherDefault<Mixer>>;
 /// One multiplication and one fold: enough for keys that nobody chooses against us, and several times faster than the
 /// standard hasher on hundreds of millions of blocks.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn finish(&self) -> u64 {
@@ -22,6 +22,10 @@ impl Hasher for Mixer {
 
     fn write_u32(&mut self, value: u32) {
         self.write_u64(u64::from(value));
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
     }
 
     fn write_u64(&mut self, value: u64) {

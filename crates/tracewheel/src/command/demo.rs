@@ -169,6 +169,8 @@ impl<'a> Stage<'a> {
             block_tokens: None,
             fold_retries: false,
             max_rejects: 0,
+            memory: 256 << 20,
+            temp_dir: None,
             key_file: Some(self.folder.join("key")),
             json: false,
         }

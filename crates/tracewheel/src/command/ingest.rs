@@ -41,7 +41,7 @@ pub(crate) fn import(args: &IngestArgs) -> Result<IngestReport, Failure> {
             IngestError::Write { source, .. } if matches!(**source, TimelineError::Occupied { .. }) => {
                 Exit::Usage
             }
-            IngestError::Write { .. } => Exit::Output,
+            IngestError::Write { .. } | IngestError::Spill { .. } => Exit::Output,
             _ => Exit::Usage,
         };
         Failure::new(exit, error)
@@ -78,5 +78,7 @@ fn options(args: &IngestArgs) -> Result<IngestOptions, Failure> {
     options.block_tokens = args.block_tokens;
     options.fold_retries = args.fold_retries;
     options.max_rejects = Some(args.max_rejects);
+    options.memory_bytes = args.memory;
+    options.temp_folder.clone_from(&args.temp_dir);
     Ok(options)
 }

@@ -1,0 +1,110 @@
+//! The last stretch of an import: rows by arrival, each completed by its place and written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracewheel_timeline::{TimelineError, TimelineMeta, TimelineSummary, TimelineWriter};
+
+use crate::assemble::{Assembler, FileRules};
+use crate::draft::{Entry, Place};
+use crate::error::IngestError;
+use crate::report::{IngestReport, RejectReason, RejectedRow};
+use crate::survey::Survey;
+
+/// Where sorted rows go.
+pub(crate) struct Placing<'a> {
+    writer: TimelineWriter,
+    path: PathBuf,
+    labels: &'a [Arc<str>],
+    assembler: Assembler,
+    survey: Survey,
+    position: u64,
+    pub(crate) report: IngestReport,
+    /// The first duplicates, and how many each file has.
+    duplicates: Vec<RejectedRow>,
+    duplicates_of: Vec<u64>,
+    listed: usize,
+}
+
+impl<'a> Placing<'a> {
+    /// Begins the timeline at `path`.
+    pub(crate) fn begin(
+        path: &Path,
+        labels: &'a [Arc<str>],
+        fold_retries: bool,
+        listed: usize,
+    ) -> Result<Self, IngestError> {
+        let writer = TimelineWriter::create(path, TimelineMeta::default()).map_err(write_error(path))?;
+        Ok(Self {
+            writer,
+            path: path.to_owned(),
+            labels,
+            assembler: Assembler::new(fold_retries),
+            survey: Survey::new(),
+            position: 0,
+            report: IngestReport::default(),
+            duplicates: Vec::new(),
+            duplicates_of: vec![0; labels.len()],
+            listed,
+        })
+    }
+
+    /// Takes the next row by arrival; `rules` are those of its file.
+    pub(crate) fn take(&mut self, mut entry: Entry, rules: FileRules) -> Result<(), IngestError> {
+        if !self.assembler.place(&mut entry, rules, self.position) {
+            self.drop_duplicate(&entry);
+            return Ok(());
+        }
+        self.position = self.writer.push(&entry.row).map_err(write_error(&self.path))? + 1;
+        self.survey.take(&entry.row, &mut self.report);
+        Ok(())
+    }
+
+    fn drop_duplicate(&mut self, entry: &Entry) {
+        let file = entry.file as usize;
+        self.duplicates_of[file] += 1;
+        if self.duplicates.len() < self.listed {
+            let place = Place { line: entry.line, offset: entry.row.source_offset };
+            let label = &self.labels[file];
+            self.duplicates.push(rejected_row(label, place, RejectReason::Duplicate, None));
+        }
+    }
+
+    /// The report of all rows; the inputs' own parts are in it already.
+    pub(crate) fn report(&mut self) -> IngestReport {
+        let mut report = std::mem::take(&mut self.report);
+        std::mem::replace(&mut self.survey, Survey::new()).finish(&mut report);
+        std::mem::replace(&mut self.assembler, Assembler::new(false)).finish(&mut report);
+        let duplicates: u64 = self.duplicates_of.iter().sum();
+        if duplicates > 0 {
+            report.rejected_by_reason.insert(RejectReason::Duplicate, duplicates);
+            report.rows_rejected += duplicates;
+        }
+        for (file, duplicates) in report.files.iter_mut().zip(&self.duplicates_of) {
+            file.rows_kept -= duplicates;
+            file.rows_rejected += duplicates;
+        }
+        let room = self.listed.saturating_sub(report.rejects.len());
+        report.rejects.extend(self.duplicates.drain(..).take(room));
+        report
+    }
+
+    /// Writes the metadata and puts the timeline into its place.
+    pub(crate) fn finish(mut self, meta: TimelineMeta) -> Result<TimelineSummary, IngestError> {
+        *self.writer.meta_mut() = meta;
+        self.writer.finish().map_err(write_error(&self.path))
+    }
+}
+
+pub(crate) fn rejected_row(
+    label: &str,
+    place: Place,
+    reason: RejectReason,
+    column: Option<String>,
+) -> RejectedRow {
+    RejectedRow { file: label.to_owned(), line: place.line, offset: place.offset, reason, column }
+}
+
+fn write_error(path: &Path) -> impl Fn(TimelineError) -> IngestError {
+    move |source| IngestError::Write { path: path.to_owned(), source: Box::new(source) }
+}
