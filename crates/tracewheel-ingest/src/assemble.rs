@@ -91,6 +91,8 @@ impl Assembler {
     pub(crate) fn place(&mut self, entry: &mut Entry, rules: FileRules, position: u64) -> bool {
         self.parts_over_total += u64::from(include_parts(&mut entry.row, rules));
         let earlier = entry.row.source_id_hash.and_then(|id| self.requests.get(id).map(|earlier| *earlier));
+        let marked = entry.attempt.is_some_and(|attempt| attempt > 0);
+        self.retries.unmatched += u64::from(marked && earlier.is_none());
         let retry = match earlier.map_or(Relation::None, |earlier| self.relate(entry, &earlier)) {
             Relation::Duplicate => return false,
             Relation::None => None,
@@ -309,6 +311,8 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.turn).collect::<Vec<_>>(), [Some(0), Some(0), Some(0), Some(1)]);
         assert_eq!(rows[3].think_ns, Some(5 * SECOND));
         assert_eq!(assembler.retries, Retries { marked: 2, folded: true, ..Retries::default() });
+        place(&mut assembler, vec![Entry { row: RequestRow::default(), ..attempt(20, 200, Some(3)) }]);
+        assert_eq!((assembler.retries.marked, assembler.retries.unmatched), (2, 1));
     }
 
     #[test]

@@ -207,6 +207,8 @@ pub struct Retries {
     pub after_failure: u64,
     /// Whether they were tied to their first attempt.
     pub folded: bool,
+    /// Rows that the log marks as a retry, of which no earlier attempt is known: it is not in the log, or forgotten.
+    pub unmatched: u64,
     /// Request ids that were forgotten, because many others came after them: a later row with one of them counts as a
     /// first attempt. The last 458,752 are always known.
     pub forgotten: u64,

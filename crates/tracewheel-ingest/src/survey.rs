@@ -247,6 +247,18 @@ fn load_warnings(report: &IngestReport, warnings: &mut Vec<String>) {
             "{retries} rows look like retries and were not folded: a replay that retries by itself sends them twice"
         ));
     }
+    if report.retries.unmatched > 0 {
+        let rows = report.retries.unmatched;
+        let forgotten = if report.retries.forgotten > 0 { " any more" } else { "" };
+        warnings.push(format!("{rows} rows are marked as retries of requests that are not known{forgotten}"));
+    }
+    if report.sessions_forgotten > 0 && report.sessions_computed {
+        let sessions = report.sessions_forgotten;
+        warnings.push(format!(
+            "{sessions} sessions were forgotten, as more than 458,752 others were active after them: one that came \
+             back begins with turn 0 again"
+        ));
+    }
     if report.gateway_cache_hits > 0 {
         let hits = report.gateway_cache_hits;
         warnings.push(format!("{hits} rows were answered from a gateway's cache: the model never saw them"));

@@ -5,10 +5,10 @@
 //! [`RequestRow`](crate::RequestRow) and an Arrow array.
 
 mod codec;
+mod dictionary;
 
 use std::sync::Arc;
 
-use arrow_array::builder::ArrayBuilder;
 use arrow_array::types::{Float64Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field};
@@ -106,7 +106,7 @@ macro_rules! table {
 
             /// The collected rows as arrays in the order of the schema; the builder is empty again.
             pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
-                vec![$(ArrayBuilder::finish(&mut self.$name)),+]
+                vec![$(<$codec>::finish(&mut self.$name)),+]
             }
         }
 

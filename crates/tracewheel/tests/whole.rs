@@ -14,6 +14,8 @@ mod demo;
 mod failures;
 #[path = "whole/harness.rs"]
 mod harness;
+#[path = "whole/memory.rs"]
+mod memory;
 #[path = "whole/misuse.rs"]
 mod misuse;
 #[path = "whole/secrets.rs"]

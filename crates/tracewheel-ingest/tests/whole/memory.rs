@@ -82,22 +82,28 @@ fn way(report: &IngestReport) -> (SortingWay, bool) {
 #[test]
 fn a_shuffled_log_in_little_memory_gives_the_file_that_much_memory_gives() {
     let folder = tempfile::tempdir().unwrap();
-    let text = log(&shuffled(rows(200_000)));
+    let text = log(&shuffled(rows(100_000)));
     let input = || vec![file(folder.path(), "log.csv", &text)];
     let expected = import(input(), within(1 << 30));
     assert_eq!(way(&expected.0), (SortingWay::Memory, false));
-    assert!(expected.0.rows_kept > 199_000 && expected.0.retries.marked > 3_000, "{:?}", expected.0);
-    assert!(expected.0.rejected_by_reason.values().all(|rows| *rows > 100), "{:?}", expected.0);
+    assert!(expected.0.rows_kept > 99_000 && expected.0.retries.marked > 1_500, "{:?}", expected.0);
+    assert!(expected.0.rejected_by_reason.values().all(|rows| *rows >= 100), "{:?}", expected.0);
 
     let spilled = import(input(), within(300_000));
     assert_eq!(way(&spilled.0), (SortingWay::Spilled, true));
     let sorting = spilled.0.sorting.unwrap();
-    assert!(sorting.runs > 100 && sorting.spilled_bytes > 200_000 * 100, "{sorting:?}");
+    assert!(sorting.runs > 50 && sorting.spilled_bytes > 100_000 * 100, "{sorting:?}");
     assert_same(&expected, spilled, "spilled");
+}
 
-    let piped = import(vec![Input::reader("log.csv", std::io::Cursor::new(text.clone()))], within(300_000));
-    assert_eq!(way(&piped.0), (SortingWay::Spilled, false));
-    assert_same(&expected, piped, "piped");
+#[test]
+fn a_log_that_comes_through_a_pipe_is_read_once_and_spilled() {
+    let text = log(&shuffled(rows(20_000)));
+    let piped = || vec![Input::reader("log.csv", std::io::Cursor::new(text.clone()))];
+    let expected = import(piped(), within(1 << 30));
+    let spilled = import(piped(), within(200_000));
+    assert_eq!(way(&spilled.0), (SortingWay::Spilled, false));
+    assert_same(&expected, spilled, "piped");
 }
 
 #[test]

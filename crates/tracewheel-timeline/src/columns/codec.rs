@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::builder::{
     ArrayBuilder, BinaryBuilder, BooleanBuilder, ListBuilder, MapBuilder, MapFieldNames, PrimitiveBuilder,
-    StringBuilder, StringDictionaryBuilder,
+    StringBuilder,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type};
@@ -16,6 +16,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field};
 use bytes::Bytes;
 
+use super::dictionary::DictionaryBuilder;
 use crate::pack::{Texts, Unpacking, pack_bytes};
 use crate::vocab::{ArrivalSource, BodyState, Operation, Source, TtftKind, UnknownWord};
 
@@ -24,7 +25,7 @@ pub(crate) trait Codec {
     /// The field of the row.
     type Value: Default;
     /// Collects cells for one batch.
-    type Builder: ArrayBuilder;
+    type Builder;
     /// One batch's array, made ready for reading.
     type Reader;
 
@@ -36,6 +37,8 @@ pub(crate) trait Codec {
     fn builder() -> Self::Builder;
     /// Appends one cell; returns its size in bytes, roughly.
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize;
+    /// The cells so far; the builder is empty again.
+    fn finish(builder: &mut Self::Builder) -> ArrayRef;
     /// Takes an array of [`Codec::data_type`] (dictionary columns also as plain text); `None` for any other type.
     fn reader(array: &ArrayRef) -> Option<Self::Reader>;
     /// The cell of a row of the batch.
@@ -76,6 +79,8 @@ pub(crate) struct Tags;
 /// What a dictionary column can carry: free text, or the words of a vocabulary.
 pub(crate) trait DictValue: Clone {
     fn text(&self) -> &str;
+    /// A number that two values share only if they are one: where a text lies, which word it is.
+    fn place(&self) -> usize;
     fn from_text(text: &str) -> Result<Self, UnknownWord>;
     fn pack(&self, texts: &mut Texts, out: &mut Vec<u8>);
     fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self>;
@@ -84,6 +89,9 @@ pub(crate) trait DictValue: Clone {
 impl DictValue for Arc<str> {
     fn text(&self) -> &str {
         self
+    }
+    fn place(&self) -> usize {
+        Arc::as_ptr(self).cast::<u8>() as usize
     }
     fn from_text(text: &str) -> Result<Self, UnknownWord> {
         Ok(text.into())
@@ -101,6 +109,9 @@ macro_rules! words {
         impl DictValue for $name {
             fn text(&self) -> &str {
                 self.as_str()
+            }
+            fn place(&self) -> usize {
+                *self as usize
             }
             fn from_text(text: &str) -> Result<Self, UnknownWord> {
                 text.parse()
@@ -158,6 +169,9 @@ where
     fn append(value: &V, builder: &mut Self::Builder) -> usize {
         C::append(&Some(value.clone()), builder)
     }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        C::finish(builder)
+    }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         C::reader(array)
     }
@@ -191,6 +205,9 @@ impl<P: Number> Codec for Num<P> {
         builder.append_option(*value);
         size_of::<P::Native>()
     }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        ArrayBuilder::finish(builder)
+    }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_primitive_opt::<P>().cloned()
     }
@@ -223,6 +240,9 @@ impl Codec for Flag {
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append_option(*value);
         1
+    }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        ArrayBuilder::finish(builder)
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_boolean_opt().cloned()
@@ -290,7 +310,7 @@ fn text_bytes(text: &str, out: &mut Vec<u8>) {
 
 impl<V: DictValue> Codec for Dict<V> {
     type Value = Option<V>;
-    type Builder = StringDictionaryBuilder<Int32Type>;
+    type Builder = DictionaryBuilder<V>;
     type Reader = Interned<V>;
     const NULLABLE: bool = true;
 
@@ -298,11 +318,14 @@ impl<V: DictValue> Codec for Dict<V> {
         DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
     }
     fn builder() -> Self::Builder {
-        StringDictionaryBuilder::new()
+        DictionaryBuilder::new()
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
-        builder.append_option(value.as_ref().map(DictValue::text));
+        builder.append(value.as_ref());
         4
+    }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        builder.finish()
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         Interned::new(array)
@@ -337,6 +360,9 @@ impl Codec for Text {
         builder.append_option(value.as_deref());
         4 + value.as_deref().map_or(0, str::len)
     }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        ArrayBuilder::finish(builder)
+    }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_string_opt().cloned()
     }
@@ -369,6 +395,9 @@ impl Codec for Blob {
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append_option(value.as_deref());
         4 + value.as_deref().map_or(0, <[u8]>::len)
+    }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        ArrayBuilder::finish(builder)
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_binary_opt().cloned()
@@ -412,6 +441,9 @@ impl<P: Number> Codec for ListOf<P> {
         builder.values().append_slice(elements);
         builder.append(value.is_some());
         4 + size_of_val(elements)
+    }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        ArrayBuilder::finish(builder)
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         let list = array.as_list_opt::<i32>()?;
@@ -471,6 +503,9 @@ impl Codec for Tags {
         }
         builder.append(value.is_some()).expect("each key was appended together with its value");
         size
+    }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        ArrayBuilder::finish(builder)
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         let map = array.as_map_opt()?;

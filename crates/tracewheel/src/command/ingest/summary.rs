@@ -52,6 +52,7 @@ fn write_all(out: &mut String, report: &IngestReport, timeline: &Path) -> std::f
         "known",
         if known.is_empty() { "nothing".into() } else { known.join(", ") }
     )?;
+    write_sorting(out, report)?;
     write_retries(out, report)?;
     write_rejects(out, report)?;
     for (what, count) in &report.dropped_values {
@@ -61,6 +62,16 @@ fn write_all(out: &mut String, report: &IngestReport, timeline: &Path) -> std::f
         writeln!(out, "  {:<10} {warning}", "warning")?;
     }
     Ok(())
+}
+
+/// Only where sorting cost something.
+fn write_sorting(out: &mut String, report: &IngestReport) -> std::fmt::Result {
+    let Some(sorting) = report.sorting.filter(|sorting| sorting.started_over || sorting.runs > 0) else {
+        return Ok(());
+    };
+    let (runs, megabytes) = (sorting.runs, sorting.spilled_bytes / 1_000_000);
+    let twice = if sorting.started_over { "; the logs were read from the start again for it" } else { "" };
+    writeln!(out, "  {:<10} in {runs} runs, {megabytes} MB in a temporary file{twice}", "sorted")
 }
 
 fn write_retries(out: &mut String, report: &IngestReport) -> std::fmt::Result {
