@@ -15,7 +15,7 @@ const MAX_DIGITS: u32 = 36;
 /// Reads `[+-]digits[.digits][e[+-]digits]` and multiplies it by `10^exponent`. `None` where the text is no such number
 /// or the result does not fit.
 pub(crate) fn scaled(text: &str, exponent: i32) -> Option<Scaled> {
-    short(text.as_bytes(), exponent).or_else(|| any(text, exponent))
+    short(text.as_bytes(), exponent).or_else(|| long(text, exponent))
 }
 
 /// The common case: digits, perhaps with a point among them, few enough for 64 bits. `None` says nothing of the text.
@@ -39,7 +39,7 @@ fn short(text: &[u8], exponent: i32) -> Option<Scaled> {
     any_digit.then_some(Scaled { value: value.checked_mul(power)?, last_digit })
 }
 
-fn any(text: &str, exponent: i32) -> Option<Scaled> {
+fn long(text: &str, exponent: i32) -> Option<Scaled> {
     let (negative, digits) = match text.as_bytes() {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
@@ -165,7 +165,7 @@ mod tests {
         #[test]
         fn the_short_way_gives_what_the_long_one_gives(text in "[0-9]{0,20}(\\.[0-9]{0,10})?|[0-9.e-]{0,6}", exponent in -2..12) {
             if let Some(scaled) = short(text.as_bytes(), exponent) {
-                prop_assert_eq!(any(&text, exponent), Some(scaled));
+                prop_assert_eq!(long(&text, exponent), Some(scaled));
             }
         }
 
