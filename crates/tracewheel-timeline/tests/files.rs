@@ -117,7 +117,7 @@ fn the_file_appears_only_when_it_is_whole_and_nothing_else_stays() {
     let mut writer = TimelineWriter::create(&path, TimelineMeta::default()).unwrap();
     writer.push(&row(1)).unwrap();
     assert!(!path.exists());
-    assert_eq!(names().len(), 1);
+    assert!(names().len() <= 1, "no name, or one of its own");
     drop(writer);
     assert_eq!(names(), Vec::<String>::new());
 

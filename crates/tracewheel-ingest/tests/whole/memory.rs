@@ -109,7 +109,7 @@ fn a_log_that_comes_through_a_pipe_is_read_once_and_spilled() {
 #[test]
 fn a_nearly_sorted_log_is_streamed_and_gives_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
-    let mut rows = rows(50_000);
+    let mut rows = rows(20_000);
     rows.chunks_mut(100).for_each(|some| some.reverse());
     let text = log(&rows);
     let input = || vec![file(folder.path(), "log.csv", &text)];
