@@ -9,7 +9,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::{collection, option};
 use tracewheel_timeline::{
-    ArrivalSource, BodyState, Operation, RequestRow, RowDigest, Source, Timeline, TimelineMeta,
+    ArrivalSource, BodyState, Operation, RequestRow, RowDigest, RowPacker, Source, Timeline, TimelineMeta,
     TimelineWriter, TtftKind,
 };
 
@@ -138,6 +138,16 @@ proptest! {
         let arrivals: Vec<i64> = timeline.arrivals().map(Result::unwrap).collect();
         prop_assert_eq!(arrivals, rows.iter().map(|row| row.arrival_unix_ns.unwrap()).collect::<Vec<_>>());
         prop_assert_eq!(timeline.compute_digest().unwrap(), timeline.meta().digest.clone());
+    }
+
+    #[test]
+    fn rows_come_back_from_their_packed_form(rows in any_rows(true)) {
+        let mut packer = RowPacker::new();
+        for row in rows {
+            let mut bytes = Vec::new();
+            packer.pack(&row, &mut bytes);
+            prop_assert_eq!(packer.unpack(&bytes), Ok(row));
+        }
     }
 
     #[test]

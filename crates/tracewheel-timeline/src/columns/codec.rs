@@ -473,8 +473,13 @@ impl<P: Number> Codec for ListOf<P> {
     fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
         let width = size_of::<P::Native>();
         let length = bytes.length()?.checked_mul(width)?;
-        let elements = bytes.take(length)?.chunks_exact(width);
-        elements.map(P::from_bytes).collect::<Option<_>>().map(Some)
+        // Collecting options would not know how many there are.
+        let bytes = bytes.take(length)?;
+        let mut elements = Vec::with_capacity(length / width);
+        for element in bytes.chunks_exact(width) {
+            elements.push(P::from_bytes(element)?);
+        }
+        Some(Some(elements))
     }
 }
 
