@@ -115,13 +115,26 @@ impl Scale {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ns => "ns",
             Self::Us => "us",
             Self::Ms => "ms",
             Self::S => "s",
         }
+    }
+}
+
+impl Scale {
+    /// The unit that the last word of a column's name tells.
+    fn of_suffix(suffix: &str) -> Option<Self> {
+        Some(match suffix {
+            "ns" | "nanos" | "nanoseconds" => Self::Ns,
+            "us" | "micros" | "microseconds" => Self::Us,
+            "ms" | "msec" | "msecs" | "millis" | "milliseconds" => Self::Ms,
+            "s" | "sec" | "secs" | "seconds" => Self::S,
+            _ => return None,
+        })
     }
 }
 
@@ -142,16 +155,15 @@ impl Unit {
     }
 
     /// The unit that a column's suffix tells, and the name before it.
-    fn of_column(column: &str) -> (Option<Self>, &str) {
+    pub(crate) fn of_column(column: &str) -> (Option<Self>, &str) {
         let lower = column.to_ascii_lowercase();
-        for unix in ["_unix", ""] {
-            for scale in [Scale::Ns, Scale::Us, Scale::Ms, Scale::S] {
-                if let Some(stem) = lower.strip_suffix(&format!("{unix}_{}", scale.name())) {
-                    return (Some(Self { scale, unix: !unix.is_empty() }), &column[..stem.len()]);
-                }
-            }
-        }
-        (None, column)
+        let found = lower.rsplit_once('_').and_then(|(stem, suffix)| Some((stem, Scale::of_suffix(suffix)?)));
+        let Some((stem, scale)) = found else { return (None, column) };
+        let (stem, unix) = match stem.strip_suffix("_unix") {
+            Some(stem) => (stem, true),
+            None => (stem, false),
+        };
+        (Some(Self { scale, unix }), &column[..stem.len()])
     }
 }
 
@@ -221,9 +233,9 @@ impl Binding {
 }
 
 impl ColumnMap {
-    /// The map of a log whose columns carry the timeline's own names already; `None` where no column says when a
-    /// request started.
-    pub(crate) fn from_columns<'a>(columns: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+    /// The columns of a log that carry the timeline's own names already. Whether they say when a request started is not
+    /// looked at.
+    pub(crate) fn own_columns<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
         let mut bindings: Vec<Binding> = Vec::new();
         for column in columns {
             let Some(binding) = own_name(column) else { continue };
@@ -231,8 +243,12 @@ impl ColumnMap {
                 bindings.push(binding);
             }
         }
-        let map = Self { bindings };
-        map.check().is_ok().then_some(map)
+        Self { bindings }
+    }
+
+    /// Each entry as it is written.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        self.bindings.iter().map(ToString::to_string).collect()
     }
 
     pub(crate) fn has(&self, field: Field) -> bool {
@@ -279,13 +295,20 @@ impl FromStr for ColumnMap {
     }
 }
 
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.column)?;
+        match self.unit.filter(|_| self.explicit) {
+            Some(unit) => write!(f, ":{unit}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for ColumnMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, binding) in self.bindings.iter().enumerate() {
-            write!(f, "{}{}={}", if at > 0 { "," } else { "" }, binding.name, binding.column)?;
-            if let Some(unit) = binding.unit.filter(|_| binding.explicit) {
-                write!(f, ":{unit}")?;
-            }
+            write!(f, "{}{binding}", if at > 0 { "," } else { "" })?;
         }
         Ok(())
     }
@@ -308,6 +331,16 @@ mod tests {
         let map = map("arrival=t_unix_ms,ttft=first:us,e2e=Total_S,end=done").unwrap();
         let units: Vec<_> = map.bindings.iter().map(|binding| binding.unit).collect();
         assert_eq!(units, [unit(Scale::Ms, true), unit(Scale::Us, false), unit(Scale::S, false), None]);
+    }
+
+    #[test]
+    fn a_suffix_may_be_a_word() {
+        let map = map("arrival=at_unix_millis,ttft=first_seconds,e2e=all_msec,think=wait_nanos").unwrap();
+        let units: Vec<_> = map.bindings.iter().map(|binding| binding.unit).collect();
+        assert_eq!(
+            units,
+            [unit(Scale::Ms, true), unit(Scale::S, false), unit(Scale::Ms, false), unit(Scale::Ns, false)]
+        );
     }
 
     #[test]
@@ -348,7 +381,7 @@ mod tests {
 
     #[test]
     fn columns_with_the_timelines_own_names_need_no_map() {
-        let map = ColumnMap::from_columns([
+        let map = ColumnMap::own_columns([
             "prod_ttft_ns",
             "arrival_unix_ns",
             "prompt",
@@ -357,9 +390,9 @@ mod tests {
             "ttft_ms",
         ]);
         assert_eq!(
-            map.unwrap().to_string(),
+            map.to_string(),
             "ttft=prod_ttft_ns,arrival=arrival_unix_ns,model=model,tags.team=tags.team"
         );
-        assert_eq!(ColumnMap::from_columns(["ts", "input_tokens"]), None);
+        assert_eq!(ColumnMap::own_columns(["ts", "input_tokens"]).entries(), ["input_tokens=input_tokens"]);
     }
 }

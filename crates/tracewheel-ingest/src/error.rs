@@ -31,6 +31,20 @@ pub enum IngestError {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// An archive is damaged before it has given a whole line.
+    #[error(
+        "{file} is a damaged {packing} archive: at byte {offset}, before its first line has ended, {problem}; get a whole copy"
+    )]
+    DamagedArchive {
+        /// The input's name.
+        file: String,
+        /// What packs it.
+        packing: &'static str,
+        /// Bytes of the archive that were read.
+        offset: u64,
+        /// What is wrong with the next one.
+        problem: String,
+    },
     /// No format recognises the content of an input.
     #[error("{file}: no format recognises this content ({seen}); {remedy}; formats: {formats}")]
     UnknownFormat {
@@ -39,7 +53,7 @@ pub enum IngestError {
         /// What was seen: the kind of text and the columns in it.
         seen: String,
         /// What to do about it.
-        remedy: &'static str,
+        remedy: String,
         /// The formats that exist.
         formats: String,
     },
@@ -139,6 +153,23 @@ pub enum IngestError {
         folder: PathBuf,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// The list of rejected rows could not be written.
+    #[error("cannot write the list of rejected rows {}: {source}", path.display())]
+    Rejects {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The list of rejected rows would replace another file.
+    #[error(
+        "{} is no list of rejected rows and is not replaced: give the list another name",
+        path.display()
+    )]
+    RejectsOccupied {
+        /// Where it was to be.
+        path: PathBuf,
     },
     /// The timeline could not be written.
     #[error("cannot write the timeline {}", path.display())]

@@ -1,11 +1,16 @@
 //! The formats, one file each. A new one is a file here and a line in [`FORMATS`].
 
-mod azure;
+mod azure_2023;
+mod azure_2024;
+mod azure_multimodal;
+mod burstgpt;
 mod csv_rows;
 mod generic;
 mod json_paths;
 mod jsonl_rows;
 mod mooncake;
+mod published;
+mod vidur;
 
 use crate::column_map::ColumnMap;
 use crate::error::IngestError;
@@ -67,8 +72,16 @@ pub(crate) struct MissingColumns {
 }
 
 /// Every format. The first whose `sniff` says yes is taken, so the narrow ones come first.
-static FORMATS: &[&dyn Format] =
-    &[&azure::AzureLlm2023, &mooncake::Mooncake, &generic::GenericJsonl, &generic::GenericCsv];
+static FORMATS: &[&dyn Format] = &[
+    &azure_2024::Azure2024,
+    &azure_2023::Azure2023,
+    &azure_multimodal::AzureMultimodal,
+    &burstgpt::BurstGpt,
+    &vidur::Vidur,
+    &mooncake::Mooncake,
+    &generic::GenericJsonl,
+    &generic::GenericCsv,
+];
 
 /// The formats that [`ingest`](crate::ingest) reads: name and description.
 pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -19,9 +19,14 @@ use crate::identity::IdKey;
 use crate::options::{IngestOptions, Input, TokenRule};
 use crate::placing::{Placing, rejected_row};
 use crate::reading::{Reading, Rejection, Step, Tally};
-use crate::report::{CountRule, FileReport, IngestReport, RejectReason, RejectedRow, Sorting, SortingWay};
+use crate::report::{
+    CountRule, FileReport, IngestReport, PackedReport, RejectReason, RejectedRow, Restart, Sorting,
+    SortingWay,
+};
+use crate::restart::{RestartWatch, Watched};
 use crate::sort::{Key, Mode, Sorted, Sorter, TooLate};
 use crate::source::Source;
+use crate::source::unpack::Unpacking;
 use crate::stamps::FileClock;
 use crate::survey::warnings;
 
@@ -67,6 +72,11 @@ struct Opened<'a> {
     format: &'static dyn Format,
     rows: Box<dyn RowReader>,
     reading: Reading<'a>,
+    /// How far it was read, where it is an archive.
+    unpacking: Option<Unpacking>,
+    /// The row that an archive's damage cut off was told.
+    cut_told: bool,
+    watch: RestartWatch,
     counted: FileRows,
     ended: bool,
 }
@@ -82,6 +92,8 @@ struct FileRows {
     latest_ns: Option<i64>,
     out_of_order: u64,
     hour_jumps: u64,
+    restarts: u64,
+    restarts_at: Vec<Restart>,
 }
 
 pub(crate) fn run(
@@ -95,6 +107,16 @@ pub(crate) fn run(
     if inputs.iter().any(|input| input.is_file(out)) {
         return Err(IngestError::Options(
             "the timeline would replace one of its own logs: give it another name",
+        ));
+    }
+    if options.rejects_to.as_deref().is_some_and(|path| inputs.iter().any(|input| input.is_file(path))) {
+        return Err(IngestError::Options(
+            "the list of rejected rows would replace one of the logs: give it another name",
+        ));
+    }
+    if options.block_tokens == Some(0) {
+        return Err(IngestError::Options(
+            "a block of 0 tokens holds nothing: --block-tokens takes 1 or more",
         ));
     }
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
@@ -111,7 +133,7 @@ pub(crate) fn run(
             labels: &labels,
             sorter: Sorter::new(mode, memory_bytes, &folder),
             // First, so that a place which cannot be written is told before hours of reading.
-            placing: Placing::begin(out, &labels, options.fold_retries, options.listed_rejects)?,
+            placing: Placing::begin(out, &labels, options)?,
             rules: vec![Rules::default(); labels.len()],
             missing: None,
         };
@@ -150,6 +172,7 @@ impl<'a> Import<'a> {
     fn open(&self, file: u32, input: Input) -> Result<Opened<'a>, IngestError> {
         let source = Source::open(input, self.options.max_row_bytes)?;
         let format = format::choose(&source, self.options)?;
+        let unpacking = source.unpacking();
         let mut reading = Reading {
             file: &self.names[file as usize],
             options: self.options,
@@ -159,7 +182,17 @@ impl<'a> Import<'a> {
             tally: Tally::default(),
         };
         let rows = format.open(source, &mut reading)?;
-        Ok(Opened { file, format, rows, reading, counted: FileRows::default(), ended: false })
+        Ok(Opened {
+            file,
+            format,
+            rows,
+            reading,
+            unpacking,
+            cut_told: false,
+            watch: RestartWatch::new(self.options.restarts),
+            counted: FileRows::default(),
+            ended: false,
+        })
     }
 
     /// Reads inputs side by side, always the one that lags behind: logs of several servers are merged as they are read.
@@ -180,28 +213,42 @@ impl<'a> Import<'a> {
     /// Reads on for a turn; true where memory is full.
     fn read_some(&mut self, input: &mut Opened<'a>) -> Result<bool, Stop> {
         let label = &self.labels[input.file as usize];
+        let mut ready = Vec::new();
         for _ in 0..ROWS_A_TURN {
             match input.next()? {
                 None => {
                     input.ended = true;
-                    break;
+                    input.finish_watch(&mut ready);
+                    return self.keep(input, &mut ready);
                 }
-                Some((place, Ok((arrival_ns, mut draft)))) => {
+                Some((_, Ok((arrival_ns, mut draft)))) => {
                     draft.row.source_file = Arc::clone(label);
-                    let key = Key { arrival_ns, file: input.file, number: input.counted.kept };
-                    input.counted.keep(arrival_ns);
-                    if self.sorter.push(key, place.line, draft.attempt, &draft.row)? {
+                    let has_epoch = input.reading.clock.has_epoch.unwrap_or(true);
+                    input.watch.take(Watched { arrival_ns, draft }, has_epoch, &mut ready);
+                    if self.keep(input, &mut ready)? {
                         return Ok(true);
                     }
                 }
                 Some((place, Err((reason, column)))) => {
-                    let row = || rejected_row(label, place, reason, column);
+                    let row = rejected_row(label, place, reason, column);
+                    self.placing.list_reject(&row)?;
                     input.counted.reject(row, self.options.listed_rejects);
                     *self.placing.report.rejected_by_reason.entry(reason).or_default() += 1;
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Hands on rows whose place is known; true where memory is full.
+    fn keep(&mut self, input: &mut Opened<'a>, ready: &mut Vec<Watched>) -> Result<bool, Stop> {
+        let mut full = false;
+        for Watched { arrival_ns, draft } in ready.drain(..) {
+            let key = Key { arrival_ns, file: input.file, number: input.counted.kept };
+            input.counted.keep(arrival_ns);
+            full |= self.sorter.push(key, draft.place.line, draft.attempt, &draft.row)?;
+        }
+        Ok(full)
     }
 
     fn make_room(&mut self) -> Result<(), Stop> {
@@ -222,7 +269,8 @@ impl<'a> Import<'a> {
         if rules.used.is_some_and(|used| used != rules.found) {
             return Err(Stop::StartOver);
         }
-        let missing = input.rows.missing();
+        // Only a map that someone wrote can be wrong about a column.
+        let missing = self.options.map.as_ref().and_then(|_| input.rows.missing());
         let Opened { reading: Reading { tally, block_tokens, .. }, counted, .. } = input;
         self.add_missing(file, missing);
         let all = &mut self.placing.report;
@@ -274,7 +322,11 @@ impl<'a> Import<'a> {
 impl Opened<'_> {
     /// The next row with its place; `None` at the end.
     fn next(&mut self) -> Result<Option<(Place, Outcome)>, IngestError> {
-        Ok(match self.rows.next(&mut self.reading)? {
+        let step = match self.rows.next(&mut self.reading) {
+            Err(IngestError::Read { .. }) if self.is_damaged() => return Ok(self.cut_row()),
+            step => step?,
+        };
+        Ok(match step {
             Step::End => None,
             Step::Rejected(Rejection { place, reason, column }) => Some((place, Err((reason, column)))),
             Step::Row(mut draft) => {
@@ -283,6 +335,24 @@ impl Opened<'_> {
                 Some((place, settled.map(|arrival_ns| (arrival_ns, draft)).map_err(|reason| (reason, None))))
             }
         })
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.unpacking.as_ref().is_some_and(|unpacking| unpacking.progress().damage.is_some())
+    }
+
+    /// The row that was begun when a damaged archive ended, told once. Some of it is missing.
+    fn cut_row(&mut self) -> Option<(Place, Outcome)> {
+        let (lines, offset) = self.rows.consumed();
+        let text_bytes = self.unpacking.as_ref()?.progress().text_bytes;
+        let told = std::mem::replace(&mut self.cut_told, true);
+        let place = Place { line: lines + 1, offset };
+        (!told && text_bytes > offset).then_some((place, Err((RejectReason::CutOff, None))))
+    }
+
+    fn finish_watch(&mut self, ready: &mut Vec<Watched>) {
+        let has_epoch = self.reading.clock.has_epoch.unwrap_or(true);
+        (self.counted.restarts, self.counted.restarts_at) = self.watch.finish(has_epoch, ready);
     }
 
     fn rules(&self) -> FileRules {
@@ -296,22 +366,31 @@ impl Opened<'_> {
     fn report(&self, label: &str) -> FileReport {
         let (lines, bytes) = self.rows.consumed();
         let (clock, tally, counted) = (&self.reading.clock, &self.reading.tally, &self.counted);
+        let named = tally.named.clone().unwrap_or_default();
         FileReport {
             file: label.to_owned(),
             format: self.format.name(),
             format_found: self.reading.options.format.is_none(),
             map: self.rows.map().filter(|_| self.format.takes_map()).map(ToString::to_string),
+            map_guessed: named.taken,
+            map_left: named.left,
+            packed: self.unpacking.as_ref().map(packed_report),
             bytes,
             lines,
             blank_lines: tally.blank_lines,
+            repeated_headers: tally.repeated_headers,
             rows_read: counted.kept + counted.rejected,
             rows_kept: counted.kept,
             rows_rejected: counted.rejected,
             out_of_order: counted.out_of_order,
+            restarts: counted.restarts,
+            restarts_at: counted.restarts_at.clone(),
             hour_jumps: if clock.naive_times > 0 { counted.hour_jumps } else { 0 },
             zone_rule: clock.rules.iter().cloned().collect(),
             ambiguous_times: clock.ambiguous_times,
-            unit_found: clock.unit_found.map(|unit| unit.to_string()),
+            time_forms: clock.forms.counts(),
+            mixed_times: clock.forms.are_mixed(),
+            unit_found: units_found(clock),
             has_epoch: clock.has_epoch.unwrap_or(true),
             input_rule: judged(tally.input_parts, self.reading.options.token_rule),
             output_rule: judged(tally.output_parts, self.reading.options.token_rule),
@@ -331,10 +410,10 @@ impl FileRows {
         }
     }
 
-    fn reject(&mut self, row: impl FnOnce() -> RejectedRow, listed: usize) {
+    fn reject(&mut self, row: RejectedRow, listed: usize) {
         self.rejected += 1;
         if self.rejects.len() < listed {
-            self.rejects.push(row());
+            self.rejects.push(row);
         }
     }
 }
@@ -345,7 +424,10 @@ impl IngestReport {
         self.rows_read = self.files.iter().map(|file| file.rows_read).sum();
         self.has_epoch = self.files.iter().find(|file| file.rows_kept > 0).is_none_or(|file| file.has_epoch);
         let nothing_kept = self.rows_kept == 0 && self.rows_rejected > 0;
-        self.over_reject_limit = nothing_kept || max_rejects.is_some_and(|most| self.rows_rejected > most);
+        // How many rows a damaged archive has lost is not known: it is over any limit.
+        let damaged = self.damaged().next().is_some();
+        self.over_reject_limit =
+            nothing_kept || damaged || max_rejects.is_some_and(|most| self.rows_rejected > most);
     }
 }
 
@@ -403,6 +485,21 @@ fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
+    }
+}
+
+fn units_found(clock: &FileClock) -> Option<String> {
+    let units: Vec<String> = clock.units_found.iter().map(ToString::to_string).collect();
+    (!units.is_empty()).then(|| units.join(", "))
+}
+
+fn packed_report(unpacking: &Unpacking) -> PackedReport {
+    let progress = unpacking.progress();
+    PackedReport {
+        packing: unpacking.packing.name(),
+        bytes: progress.packed_bytes,
+        members: progress.members,
+        damage: progress.damage,
     }
 }
 

@@ -8,6 +8,7 @@
 //! A format is one file under `format/` and one line in its table. Sessions, tenants, users and request ids leave
 //! this crate only as keyed hashes; prompt text does not leave it at all.
 
+mod aliases;
 mod assemble;
 mod binding;
 mod cells;
@@ -25,11 +26,14 @@ mod placing;
 mod reading;
 mod recent;
 mod records;
+mod rejects;
 mod report;
+mod restart;
 mod sort;
 mod source;
 mod stamps;
 mod survey;
+mod time_forms;
 mod zone;
 
 use std::path::Path;
@@ -38,10 +42,10 @@ pub use column_map::{ColumnMap, MapError};
 pub use error::IngestError;
 pub use fields::mappable_fields;
 pub use format::formats;
-pub use options::{IngestOptions, Input, TokenRule};
+pub use options::{IngestOptions, Input, RestartRule, TokenRule};
 pub use report::{
-    CountRule, FileReport, IngestReport, Known, PeakRate, Precision, RejectReason, RejectedRow, Retries,
-    Sorting, SortingWay,
+    CountRule, FileReport, IngestReport, Known, PackedReport, PeakRate, Precision, RejectReason, RejectedRow,
+    Restart, Retries, Sorting, SortingWay,
 };
 pub use zone::Zone;
 

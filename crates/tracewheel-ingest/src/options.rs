@@ -37,6 +37,20 @@ pub enum TokenRule {
     Exclusive,
 }
 
+/// What is done where the times of a file start again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestartRule {
+    /// Join where a log's own count starts again from its beginning, since its parts are recordings one after the
+    /// other; keep wall times, since several logs of one clock may stand in one file.
+    #[default]
+    Auto,
+    /// Times stay as they are written.
+    Keep,
+    /// Each part follows the one before it, without a pause, since none is recorded.
+    Join,
+}
+
 /// How an import is done.
 #[derive(Clone, Serialize)]
 pub struct IngestOptions {
@@ -57,10 +71,15 @@ pub struct IngestOptions {
     pub token_rule: TokenRule,
     /// Whether logged retries are tied to their first attempt (`retry_of_row`). They are counted in any case.
     pub fold_retries: bool,
+    /// What is done where the times of a file start again.
+    pub restarts: RestartRule,
     /// How many rejected rows are acceptable; any number when `None`. More are reported, not refused.
     pub max_rejects: Option<u64>,
     /// How many rejected rows are listed with their position. All are counted.
     pub listed_rejects: usize,
+    /// A file that takes every rejected row as a line of JSON. An older list there is replaced, another file never.
+    #[serde(skip)]
+    pub rejects_to: Option<PathBuf>,
     /// Longest row, in bytes; a longer one is rejected.
     pub max_row_bytes: usize,
     /// Bytes that rows may take while they wait for those that arrived before them. The rest of an import takes up to
@@ -137,8 +156,10 @@ impl IngestOptions {
             block_tokens: None,
             token_rule: TokenRule::Auto,
             fold_retries: false,
+            restarts: RestartRule::Auto,
             max_rejects: None,
             listed_rejects: 100,
+            rejects_to: None,
             max_row_bytes: 16 << 20,
             memory_bytes: 256 << 20,
             temp_folder: None,

@@ -8,6 +8,8 @@ use tracewheel_timeline::{TimelineError, TimelineMeta, TimelineSummary, Timeline
 use crate::assemble::{Assembler, FileRules};
 use crate::draft::{Entry, Place};
 use crate::error::IngestError;
+use crate::options::IngestOptions;
+use crate::rejects::RejectList;
 use crate::report::{IngestReport, RejectReason, RejectedRow};
 use crate::survey::Survey;
 
@@ -24,6 +26,8 @@ pub(crate) struct Placing<'a> {
     duplicates: Vec<RejectedRow>,
     duplicates_of: Vec<u64>,
     listed: usize,
+    /// Takes every rejected row.
+    rejects: Option<RejectList>,
 }
 
 impl<'a> Placing<'a> {
@@ -31,43 +35,51 @@ impl<'a> Placing<'a> {
     pub(crate) fn begin(
         path: &Path,
         labels: &'a [Arc<str>],
-        fold_retries: bool,
-        listed: usize,
+        options: &IngestOptions,
     ) -> Result<Self, IngestError> {
         let writer = TimelineWriter::create(path, TimelineMeta::default()).map_err(write_error(path))?;
         Ok(Self {
             writer,
             path: path.to_owned(),
             labels,
-            assembler: Assembler::new(fold_retries),
+            assembler: Assembler::new(options.fold_retries),
             survey: Survey::new(),
             position: 0,
             report: IngestReport::default(),
             duplicates: Vec::new(),
             duplicates_of: vec![0; labels.len()],
-            listed,
+            listed: options.listed_rejects,
+            rejects: options.rejects_to.as_deref().map(RejectList::create).transpose()?,
         })
     }
 
     /// Takes the next row by arrival; `rules` are those of its file.
     pub(crate) fn take(&mut self, mut entry: Entry, rules: FileRules) -> Result<(), IngestError> {
         if !self.assembler.place(&mut entry, rules, self.position) {
-            self.drop_duplicate(&entry);
-            return Ok(());
+            return self.drop_duplicate(&entry);
         }
         self.position = self.writer.push(&entry.row).map_err(write_error(&self.path))? + 1;
         self.survey.take(&entry.row, &mut self.report);
         Ok(())
     }
 
-    fn drop_duplicate(&mut self, entry: &Entry) {
+    /// Writes a rejected row to the list of all of them, where there is one.
+    pub(crate) fn list_reject(&mut self, row: &RejectedRow) -> Result<(), IngestError> {
+        self.rejects.as_mut().map_or(Ok(()), |list| list.push(row))
+    }
+
+    fn drop_duplicate(&mut self, entry: &Entry) -> Result<(), IngestError> {
         let file = entry.file as usize;
         self.duplicates_of[file] += 1;
-        if self.duplicates.len() < self.listed {
+        if self.duplicates.len() < self.listed || self.rejects.is_some() {
             let place = Place { line: entry.line, offset: entry.row.source_offset };
-            let label = &self.labels[file];
-            self.duplicates.push(rejected_row(label, place, RejectReason::Duplicate, None));
+            let row = rejected_row(&self.labels[file], place, RejectReason::Duplicate, None);
+            self.list_reject(&row)?;
+            if self.duplicates.len() < self.listed {
+                self.duplicates.push(row);
+            }
         }
+        Ok(())
     }
 
     /// The report of all rows; the inputs' own parts are in it already.
@@ -91,6 +103,7 @@ impl<'a> Placing<'a> {
 
     /// Writes the metadata and puts the timeline into its place.
     pub(crate) fn finish(mut self, meta: TimelineMeta) -> Result<TimelineSummary, IngestError> {
+        self.rejects.map_or(Ok(()), RejectList::finish)?;
         *self.writer.meta_mut() = meta;
         self.writer.finish().map_err(write_error(&self.path))
     }

@@ -30,12 +30,25 @@ pub(crate) struct Reading<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) blank_lines: u64,
+    /// Headers of a CSV that stand among its rows again.
+    pub(crate) repeated_headers: u64,
     pub(crate) dropped_values: BTreeMap<(&'static str, &'static str), u64>,
     pub(crate) input_parts: CountRule,
     pub(crate) output_parts: CountRule,
+    /// The map was made of the columns' names.
+    pub(crate) named: Option<NamedColumns>,
     /// Some row has block hashes whose lengths stand nowhere but in the format or the options.
     pub(crate) fixed_blocks: bool,
     pub(crate) words: Words,
+}
+
+/// Columns that were taken, or not, by names that other tools give them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NamedColumns {
+    /// Map entries that were taken.
+    pub(crate) taken: Vec<String>,
+    /// Map entries that were not, since their units are guessed.
+    pub(crate) left: Vec<String>,
 }
 
 /// Texts that recur: one copy each.

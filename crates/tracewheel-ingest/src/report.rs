@@ -53,7 +53,7 @@ reject_reasons! {
     BadTime = "bad_time",
     /// A local time that the clock of its zone skipped.
     SkippedLocalTime = "skipped_local_time",
-    /// A time outside of what the column's first time says it holds.
+    /// A time outside of the years 1678 to 2262, or of what the column's first time says it holds.
     TimeOutOfRange = "time_out_of_range",
     /// A count that is not a whole number in range.
     BadNumber = "bad_number",
@@ -61,6 +61,8 @@ reject_reasons! {
     BadValue = "bad_value",
     /// The same request id, arrival and outcome as an earlier row.
     Duplicate = "duplicate",
+    /// The last row of a damaged archive: its end is missing.
+    CutOff = "cut_off",
 }
 
 impl fmt::Display for RejectReason {
@@ -85,6 +87,35 @@ pub struct RejectedRow {
     pub column: Option<String>,
 }
 
+/// Where the times of a file start again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Restart {
+    /// First line of the first row behind it, from 1.
+    pub line: u64,
+    /// Its first byte, from 0.
+    pub offset: u64,
+    /// Latest arrival before it, as written, in nanoseconds.
+    pub from_ns: i64,
+    /// Arrival of the first row behind it, as written, in nanoseconds.
+    pub to_ns: i64,
+    /// The rows behind it were moved to follow those before it.
+    pub joined: bool,
+}
+
+/// The archive that an input was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PackedReport {
+    /// `gzip` or `zstd`.
+    pub packing: &'static str,
+    /// Bytes of the archive that were read.
+    pub bytes: u64,
+    /// Members (gzip) or frames (zstd) that were read to their ends.
+    pub members: u64,
+    /// What ended the reading at `bytes`, before the end of the archive. What follows is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+}
+
 /// What one input held.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FileReport {
@@ -97,12 +128,23 @@ pub struct FileReport {
     /// Column map that was used, for the generic formats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
-    /// Bytes read.
+    /// Entries of that map that were taken by the names that other tools give the columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub map_guessed: Vec<String>,
+    /// Entries that were not taken, since their units are guessed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub map_left: Vec<String>,
+    /// The archive that it was, where it was one. Every other figure is one of its text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packed: Option<PackedReport>,
+    /// Bytes of text read.
     pub bytes: u64,
     /// Lines read, header and blank lines included.
     pub lines: u64,
     /// Lines without content.
     pub blank_lines: u64,
+    /// Headers of a CSV that stand among its rows again, as in files that were put one behind the other: no rows.
+    pub repeated_headers: u64,
     /// Rows read: kept and rejected ones.
     pub rows_read: u64,
     /// Rows in the timeline.
@@ -111,13 +153,22 @@ pub struct FileReport {
     pub rows_rejected: u64,
     /// Rows that start earlier than the row before them in the file.
     pub out_of_order: u64,
+    /// Places where its times start again.
+    pub restarts: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restarts_at: Vec<Restart>,
     /// Steps back or forth of about an hour between neighbours, in a file with naive local times.
     pub hour_jumps: u64,
     /// How its times were placed: `offset in the text`, `naive, taken as ...`, `from 1970 UTC`, `from the log's start`.
     pub zone_rule: Vec<String>,
     /// Naive times that the zone's clock showed twice.
     pub ambiguous_times: u64,
-    /// Unit of numeric times that was told from their size, where no one gave it.
+    /// Times read, by the form in which they are written.
+    pub time_forms: BTreeMap<String, u64>,
+    /// Its times are written in several forms that differ in more than their precision.
+    pub mixed_times: bool,
+    /// Units of numeric times that were told from their size, where no one gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit_found: Option<String>,
     /// Whether its times are wall times.
@@ -256,8 +307,15 @@ pub struct IngestReport {
     pub rejected_by_reason: BTreeMap<RejectReason, u64>,
     /// The first rejected rows, in the order of reading.
     pub rejects: Vec<RejectedRow>,
-    /// More rows were rejected than the options allow.
+    /// More rows were rejected than the options allow, or rows were lost in a damaged archive.
     pub over_reject_limit: bool,
+    /// Rows that equal an earlier row of the same arrival in everything. Without a request id no one can tell whether
+    /// they are copies: they are kept.
+    pub identical_rows: u64,
+    /// Rows with 0 input tokens.
+    pub zero_input_tokens: u64,
+    /// Rows with 0 output tokens.
+    pub zero_output_tokens: u64,
     /// Values that were left out of rows that were kept, by field and reason.
     pub dropped_values: BTreeMap<String, u64>,
     /// Whether arrivals are wall times.
@@ -312,4 +370,11 @@ pub struct IngestReport {
     /// Digest of the timeline's logical content, once it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline_digest: Option<String>,
+}
+
+impl IngestReport {
+    /// Inputs that are damaged archives: an unknown number of rows is lost.
+    pub fn damaged(&self) -> impl Iterator<Item = &FileReport> {
+        self.files.iter().filter(|file| file.packed.as_ref().is_some_and(|packed| packed.damage.is_some()))
+    }
 }

@@ -9,6 +9,7 @@ use crate::cells::Cell;
 use crate::column_map::{Scale, Unit};
 use crate::decimal;
 use crate::report::RejectReason;
+use crate::time_forms::{Form, TextZone, TimeForms};
 use crate::zone::{self, Local, Zone};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -46,10 +47,13 @@ pub(crate) struct FileClock {
     pub(crate) rules: BTreeSet<String>,
     pub(crate) ambiguous_times: u64,
     pub(crate) naive_times: u64,
-    pub(crate) unit_found: Option<Unit>,
+    /// Units that were told from the size of numbers, in the order of their appearance.
+    pub(crate) units_found: Vec<Unit>,
+    pub(crate) forms: TimeForms,
 }
 
-/// The unit of one column of moments, once its first number was seen.
+/// The unit of one column of moments, once its first number was seen. Where no one gave a unit it is that of the last
+/// number: each is told from its own size.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ColumnUnit(Option<Unit>);
 
@@ -59,6 +63,9 @@ struct Written {
     local: DateTime,
     precision_ns: i64,
     offset: Option<Offset>,
+    zone: TextZone,
+    /// Fraction digits; `None` where there are no seconds.
+    digits: Option<u8>,
 }
 
 impl FileClock {
@@ -92,10 +99,12 @@ impl FileClock {
         let ns = match written.offset {
             Some(offset) => {
                 self.rule("offset in the text");
-                zone::at(written.local, offset).ok_or(bad)?
+                let too_far = StampProblem::Reject(RejectReason::TimeOutOfRange);
+                zone::at(written.local, offset).ok_or(too_far)?
             }
             None => self.place(written.local)?,
         };
+        self.forms.note(Form::Text { zone: written.zone, digits: written.digits });
         Ok(Stamp { ns, precision_ns: written.precision_ns })
     }
 
@@ -105,17 +114,12 @@ impl FileClock {
         unit: Option<Unit>,
         column: &mut ColumnUnit,
     ) -> Result<Stamp, StampProblem> {
-        let unit = match column.0 {
-            Some(unit) => unit,
-            None => {
-                let decided = decide(text, unit).ok_or(StampProblem::NeedsUnit)?;
-                if unit.is_none() {
-                    self.unit_found = Some(decided);
-                }
-                *column = ColumnUnit(Some(decided));
-                decided
-            }
+        let unit = match (unit, column.0) {
+            (Some(_), Some(decided)) => decided,
+            (Some(_), None) => decide(text, unit).ok_or(StampProblem::NeedsUnit)?,
+            (None, before) => self.unit_of(text, before)?,
         };
+        *column = ColumnUnit(Some(unit));
         let reject = StampProblem::Reject(RejectReason::TimeOutOfRange);
         let scaled = decimal::scaled(text, unit.scale.exponent()).ok_or(reject)?;
         let range = if unit.unix { EPOCH_FLOOR_NS..EPOCH_CEILING_NS } else { 0..EPOCH_FLOOR_NS };
@@ -124,7 +128,24 @@ impl FileClock {
         }
         self.set_epoch(unit.unix)?;
         self.rule(if unit.unix { "from 1970 UTC" } else { "from the log's own start" });
+        self.forms.note(Form::Number(unit));
         Ok(Stamp { ns: scaled.value, precision_ns: precision(scaled.last_digit, unit.scale) })
+    }
+
+    /// The unit that a number's size tells, where no one gave one.
+    fn unit_of(&mut self, text: &str, before: Option<Unit>) -> Result<Unit, StampProblem> {
+        if let Some(unit) = before.filter(|unit| is_epoch(text, unit.scale)) {
+            return Ok(unit);
+        }
+        let unit = decide(text, None).ok_or(match before {
+            // The column did hold wall times: this one is the row's fault.
+            Some(_) => StampProblem::Reject(RejectReason::TimeOutOfRange),
+            None => StampProblem::NeedsUnit,
+        })?;
+        if !self.units_found.contains(&unit) {
+            self.units_found.push(unit);
+        }
+        Ok(unit)
     }
 
     /// A naive local time in the zone that holds for this file.
@@ -132,6 +153,7 @@ impl FileClock {
         let zone = self.zone.as_ref().ok_or(StampProblem::NeedsZone)?;
         let ns = match zone.resolve(local) {
             Local::Never => return Err(StampProblem::Reject(RejectReason::SkippedLocalTime)),
+            Local::TooFar => return Err(StampProblem::Reject(RejectReason::TimeOutOfRange)),
             Local::One(ns) => ns,
             Local::Twice { earlier, later } => {
                 self.ambiguous_times += 1;
@@ -183,26 +205,27 @@ impl Written {
             return None;
         }
         let (mut at, mut second, mut nanosecond, mut precision_ns) = (16, 0, 0, 60 * SECOND_NS);
+        let mut digits = None;
         if is(16, b":") {
-            (second, at, precision_ns) = (two(17)?, 19, SECOND_NS);
+            (second, at, precision_ns, digits) = (two(17)?, 19, SECOND_NS, Some(0));
             if is(19, b".,") {
                 let fraction = bytes[20..].iter().take_while(|byte| byte.is_ascii_digit()).count();
                 (nanosecond, precision_ns) = fraction_ns(&bytes[20..20 + fraction])?;
-                at = 20 + fraction;
+                (at, digits) = (20 + fraction, Some(u8::try_from(fraction).unwrap_or(u8::MAX)));
             }
         }
         // A leap second is read as the second before it: 1970 time has none.
         let second = if second == 60 { 59 } else { second };
         let local =
             DateTime::new(number(0, 4)?, two(5)?, two(8)?, two(11)?, two(14)?, second, nanosecond).ok()?;
-        let offset = match text.get(at..)?.trim_start() {
-            "" => None,
+        let (zone, offset) = match text.get(at..)?.trim_start() {
+            "" => (TextZone::None, None),
             zone if ["z", "utc", "gmt"].iter().any(|name| zone.eq_ignore_ascii_case(name)) => {
-                Some(Offset::UTC)
+                (TextZone::Utc, Some(Offset::UTC))
             }
-            zone => Some(Offset::from_seconds(zone::offset_seconds(zone)?).ok()?),
+            zone => (TextZone::Offset, Some(Offset::from_seconds(zone::offset_seconds(zone)?).ok()?)),
         };
-        Some(Self { local, precision_ns, offset })
+        Some(Self { local, precision_ns, offset, zone, digits })
     }
 }
 
@@ -213,18 +236,30 @@ fn fraction_ns(digits: &[u8]) -> Option<(i32, i64)> {
     Some((value * 10_i32.pow(9 - length), 10_i64.pow(9 - length)))
 }
 
+/// Whether a text is a date and time with a zone of its own.
+pub(crate) fn carries_zone(text: &str) -> bool {
+    Written::parse(text).is_some_and(|written| written.offset.is_some())
+}
+
+/// Whether a text is a moment that needs no unit: a date and time, or a number of the size of a wall time.
+pub(crate) fn is_moment(text: &str) -> bool {
+    Written::parse(text).is_some() || decide(text, None).is_some()
+}
+
+/// Whether a number is a wall time of this century in a unit.
+fn is_epoch(text: &str, scale: Scale) -> bool {
+    let ns = decimal::scaled(text, scale.exponent()).map(|scaled| scaled.value);
+    ns.is_some_and(|ns| (EPOCH_FLOOR_NS..EPOCH_CEILING_NS).contains(&ns))
+}
+
 /// The unit of a column whose first number is `text`.
 fn decide(text: &str, unit: Option<Unit>) -> Option<Unit> {
-    let epoch = |scale: Scale| {
-        let ns = decimal::scaled(text, scale.exponent()).map(|scaled| scaled.value);
-        ns.is_some_and(|ns| (EPOCH_FLOOR_NS..EPOCH_CEILING_NS).contains(&ns))
-    };
     match unit {
-        Some(unit) => Some(Unit { unix: unit.unix || epoch(unit.scale), ..unit }),
+        Some(unit) => Some(Unit { unix: unit.unix || is_epoch(text, unit.scale), ..unit }),
         // Four ranges that do not meet: a number which is a date of this century in one unit is none in another.
         None => [Scale::S, Scale::Ms, Scale::Us, Scale::Ns]
             .into_iter()
-            .find(|scale| epoch(*scale))
+            .find(|scale| is_epoch(text, *scale))
             .map(|scale| Unit { scale, unix: true }),
     }
 }
@@ -349,6 +384,59 @@ mod tests {
             assert_eq!(text(&mut FileClock::default(), written).unwrap().0, ns);
         }
         assert_eq!(text(&mut FileClock::default(), "82"), Err(StampProblem::NeedsUnit));
+    }
+
+    #[test]
+    fn forms_may_change_from_row_to_row_where_no_unit_was_given() {
+        let mut clock = FileClock::new(Some(Zone::utc()));
+        let mut column = ColumnUnit::default();
+        let at = 1_700_158_623_123_456_789;
+        for (written, ns) in [
+            ("1700158623", at - 123_456_789),
+            ("1700158623.123456789", at),
+            ("1700158623123", at - 456_789),
+            ("1700158623123456", at - 789),
+            ("1700158623123456789", at),
+            ("2023-11-16T18:17:03.123456789Z", at),
+            ("2023-11-16 18:17:03", at - 123_456_789),
+            ("2023-11-16 18:17", at - 3_123_456_789),
+            ("1700158623", at - 123_456_789),
+        ] {
+            let cell = Cell::from_csv(written.as_bytes()).unwrap();
+            assert_eq!(clock.stamp(&cell, None, &mut column).unwrap().ns, ns, "{written}");
+        }
+        let stray = clock.stamp(&Cell::Number("82"), None, &mut column);
+        assert_eq!(stray, Err(StampProblem::Reject(RejectReason::TimeOutOfRange)));
+        let forms: Vec<(String, u64)> = clock.forms.counts().into_iter().collect();
+        assert_eq!(
+            forms,
+            [
+                ("number, ms since 1970".to_owned(), 1),
+                ("number, ns since 1970".to_owned(), 1),
+                ("number, s since 1970".to_owned(), 3),
+                ("number, us since 1970".to_owned(), 1),
+                ("text with Z, 9 fraction digits".to_owned(), 1),
+                ("text without a zone, to the minute".to_owned(), 1),
+                ("text without a zone, whole seconds".to_owned(), 1),
+            ]
+        );
+        assert_eq!(clock.units_found.len(), 4);
+    }
+
+    #[test]
+    fn a_year_out_of_range_is_told_as_such_with_a_zone_and_without() {
+        let mut clock = FileClock::new(Some("Europe/Berlin".parse().unwrap()));
+        let out_of_range = Err(StampProblem::Reject(RejectReason::TimeOutOfRange));
+        for written in [
+            "9999-12-31 23:59:59",
+            "0001-01-01 00:00:00",
+            "9999-12-31T23:59:59Z",
+            "0001-01-01 00:00:00+02:00",
+        ] {
+            assert_eq!(text(&mut clock, written), out_of_range, "{written}");
+        }
+        let skipped = text(&mut clock, "2025-03-30 02:30:00");
+        assert_eq!(skipped, Err(StampProblem::Reject(RejectReason::SkippedLocalTime)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Looks at the rows of a timeline as they are written and fills in the report.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use tracewheel_timeline::stats::ClockRule;
@@ -31,7 +32,22 @@ pub(crate) struct Survey {
     models: Commonest,
     endpoints: Commonest,
     outcomes: Commonest,
+    twins: Twins,
 }
+
+/// Finds rows that equal another one of the same arrival.
+#[derive(Debug, Default)]
+struct Twins {
+    arrival_ns: Option<i64>,
+    /// Hashes of the rows of this arrival: the first, and the others.
+    first: u64,
+    others: HashSet<u64>,
+    found: u64,
+}
+
+/// A quick hash for comparing the few rows of one arrival.
+#[derive(Debug, Default)]
+struct QuickHash(u64);
 
 /// Requests in windows counted from the first arrival: the present one and the fullest.
 #[derive(Debug, Default, Clone, Copy)]
@@ -58,6 +74,7 @@ impl Survey {
             models: Commonest::default(),
             endpoints: Commonest::default(),
             outcomes: Commonest::default(),
+            twins: Twins::default(),
         }
     }
 
@@ -83,6 +100,9 @@ impl Survey {
             *count += u64::from(is_known);
         }
         known.blocks += row.prefix_hashes.as_ref().map_or(0, |hashes| hashes.len() as u64);
+        report.zero_input_tokens += u64::from(row.input_tokens == Some(0));
+        report.zero_output_tokens += u64::from(row.output_tokens == Some(0));
+        self.twins.take(row);
         report.gateway_cache_hits += u64::from(row.served_by_gateway_cache == Some(true));
         if let Some(rate) = row.sample_rate {
             report.sample_rate = Some(report.sample_rate.map_or(rate, |lowest| lowest.min(rate)));
@@ -115,6 +135,7 @@ impl Survey {
         report.models = self.models.shown();
         report.endpoints = self.endpoints.shown();
         report.outcomes = self.outcomes.shown();
+        report.identical_rows = self.twins.found;
     }
 
     fn precision(&mut self) -> Precision {
@@ -140,6 +161,55 @@ impl Survey {
             requests,
             per_second: requests as f64 / (WINDOWS_NS[at] / SECOND_NS) as f64,
         }
+    }
+}
+
+impl Twins {
+    fn take(&mut self, row: &RequestRow) {
+        let hash = likeness(row);
+        if self.arrival_ns == row.arrival_unix_ns {
+            let known = hash == self.first || !self.others.insert(hash);
+            self.found += u64::from(known);
+        } else {
+            (self.arrival_ns, self.first) = (row.arrival_unix_ns, hash);
+            self.others.clear();
+        }
+    }
+}
+
+/// A hash of all that a log may tell about a request, but for its place. The last block stands for all blocks, since
+/// its hash contains those before it.
+fn likeness(row: &RequestRow) -> u64 {
+    let mut hash = QuickHash::default();
+    let tokens = (row.input_tokens, row.output_tokens, row.cached_tokens, row.cache_write_tokens);
+    (row.source_id_hash, row.session_hash, row.tenant_hash, row.user_hash).hash(&mut hash);
+    (tokens, row.reasoning_tokens, row.prod_status, row.images, row.tools).hash(&mut hash);
+    (row.prod_ttft_ns, row.prod_e2e_ns, row.cancel_after_ns, row.stream).hash(&mut hash);
+    (&row.model, &row.prod_error, &row.path, &row.endpoint, &row.params, &row.tags).hash(&mut hash);
+    row.prefix_hashes.as_ref().map(|hashes| (hashes.len(), hashes.last())).hash(&mut hash);
+    hash.finish()
+}
+
+impl Hasher for QuickHash {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -215,6 +285,24 @@ fn time_warnings(report: &IngestReport, warnings: &mut Vec<String>) {
 
 fn file_warnings(file: &FileReport, warnings: &mut Vec<String>) {
     let name = &file.file;
+    if let Some((packing, bytes, damage)) =
+        file.packed.as_ref().and_then(|packed| Some((packed.packing, packed.bytes, packed.damage.as_ref()?)))
+    {
+        warnings.push(format!(
+            "{name}: the {packing} archive is damaged at byte {bytes}: {damage}; the rows before it are kept, what \
+             follows is lost"
+        ));
+    }
+    restart_warning(file, warnings);
+    named_warning(file, warnings);
+    if file.mixed_times {
+        let forms: Vec<String> =
+            file.time_forms.iter().map(|(form, times)| format!("{form}: {times}")).collect();
+        warnings.push(format!(
+            "{name}: times are written in several ways, each was read as it is written ({})",
+            forms.join("; ")
+        ));
+    }
     if file.hour_jumps > 0 {
         let jumps = file.hour_jumps;
         warnings.push(format!("{name}: {jumps} steps of about an hour between neighbours: check the zone"));
@@ -240,7 +328,50 @@ fn file_warnings(file: &FileReport, warnings: &mut Vec<String>) {
     }
 }
 
+fn named_warning(file: &FileReport, warnings: &mut Vec<String>) {
+    let (name, taken) = (&file.file, file.map_guessed.join(","));
+    if !taken.is_empty() {
+        warnings
+            .push(format!("{name}: columns were taken by their common names ({taken}): --map settles it"));
+    }
+    if !file.map_left.is_empty() {
+        let whole = file.map.iter().chain(&file.map_left).map(String::as_str).collect::<Vec<_>>().join(",");
+        let left = file.map_left.join(",");
+        warnings.push(format!(
+            "{name}: columns without a unit were passed over ({left}, units guessed): --map '{whole}' takes them"
+        ));
+    }
+}
+
+fn restart_warning(file: &FileReport, warnings: &mut Vec<String>) {
+    let Some(first) = file.restarts_at.first() else { return };
+    let (name, places) = (&file.file, file.restarts);
+    let (line, offset) = (first.line, first.offset);
+    let back = (first.from_ns - first.to_ns) as f64 / SECOND_NS as f64;
+    let what = if first.joined {
+        "each part was laid behind the one before it, without a pause (--restarts keep leaves times as they are)"
+    } else {
+        "several logs in one file, or a clock that was set back: times were left as they are \
+         (--restarts join lays the parts one after the other)"
+    };
+    warnings.push(format!(
+        "{name}: times start again in {places} places, first at line {line} (byte {offset}), {back} s back: {what}"
+    ));
+}
+
 fn load_warnings(report: &IngestReport, warnings: &mut Vec<String>) {
+    if report.identical_rows > 0 {
+        let rows = report.identical_rows;
+        warnings.push(format!(
+            "{rows} rows equal another row of the same arrival in everything: without a request id no one can tell \
+             copies from twins, so they are kept"
+        ));
+    }
+    let zeros = report.zero_input_tokens + report.zero_output_tokens;
+    if zeros > 0 {
+        let (input, output) = (report.zero_input_tokens, report.zero_output_tokens);
+        warnings.push(format!("0 tokens are recorded as input of {input} rows and as output of {output}"));
+    }
     let retries = report.retries.marked + report.retries.after_failure;
     if retries > 0 && !report.retries.folded {
         warnings.push(format!(

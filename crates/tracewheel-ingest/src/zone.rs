@@ -22,8 +22,10 @@ pub(crate) enum Local {
     One(i64),
     /// The clock showed this time twice.
     Twice { earlier: i64, later: i64 },
-    /// The clock skipped this time, or it lies outside of the range.
+    /// The clock skipped this time.
     Never,
+    /// Nanoseconds since 1970 do not reach it: it lies outside of the years 1678 to 2262.
+    TooFar,
 }
 
 impl Zone {
@@ -34,11 +36,11 @@ impl Zone {
 
     pub(crate) fn resolve(&self, local: DateTime) -> Local {
         match self.zone.to_ambiguous_timestamp(local).offset() {
-            AmbiguousOffset::Unambiguous { offset } => at(local, offset).map_or(Local::Never, Local::One),
+            AmbiguousOffset::Unambiguous { offset } => at(local, offset).map_or(Local::TooFar, Local::One),
             AmbiguousOffset::Gap { .. } => Local::Never,
             AmbiguousOffset::Fold { before, after } => match (at(local, before), at(local, after)) {
                 (Some(earlier), Some(later)) => Local::Twice { earlier, later },
-                _ => Local::Never,
+                _ => Local::TooFar,
             },
         }
     }
@@ -126,5 +128,19 @@ mod tests {
             matches!(berlin.resolve(local(2, 30)), Local::Twice { earlier, later } if later - earlier == 3_600_000_000_000)
         );
         assert_eq!(berlin.resolve(DateTime::new(2025, 3, 30, 2, 30, 0, 0).unwrap()), Local::Never);
+    }
+
+    #[test]
+    fn a_year_that_nanoseconds_do_not_reach_is_not_called_a_skipped_time() {
+        for zone in ["Europe/Berlin", "UTC", "-08:00"] {
+            let zone: Zone = zone.parse().unwrap();
+            for year in [-9999, 1, 1600, 2263, 9999] {
+                assert_eq!(
+                    zone.resolve(DateTime::new(year, 1, 1, 0, 0, 0, 0).unwrap()),
+                    Local::TooFar,
+                    "{year}"
+                );
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ pub fn timeline_text(stats: &TimelineStats, style: Style) -> String {
     let seconds = stats.span_seconds.map(|s| format!("{} s", number(Some(s))));
     let mut about = vec![
         ("requests", count(stats.requests)),
-        ("arrivals", arrivals.map_or(NOTHING.to_owned(), |(from, to)| wall_span(from, to))),
+        ("arrivals", arrivals.map_or_else(|| no_span(stats).to_owned(), |(from, to)| wall_span(from, to))),
         ("span", seconds.unwrap_or(NOTHING.to_owned())),
         ("gaps' variation", number(stats.interarrival_cv)),
         ("equal neighbours", count(stats.ties)),
@@ -52,6 +52,10 @@ pub fn timeline_text(stats: &TimelineStats, style: Style) -> String {
         }
     }
     text
+}
+
+fn no_span(stats: &TimelineStats) -> &'static str {
+    if stats.has_epoch { NOTHING } else { "from the log's own start" }
 }
 
 fn peak(stats: &TimelineStats) -> String {

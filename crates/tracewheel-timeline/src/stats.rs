@@ -37,9 +37,11 @@ use tokens::TokenCounts;
 pub struct TimelineStats {
     /// Rows, logged retries included.
     pub requests: u64,
-    /// The first known arrival; nanoseconds since 1970 UTC, or since the trace's start without an epoch.
+    /// Whether arrivals are wall times. Without an epoch they count from a start of the trace's own.
+    pub has_epoch: bool,
+    /// The first known arrival, in nanoseconds since 1970 UTC; `None` without an epoch.
     pub first_arrival_unix_ns: Option<i64>,
-    /// The last known arrival.
+    /// The last known arrival; `None` without an epoch.
     pub last_arrival_unix_ns: Option<i64>,
     /// From the first to the last arrival, in seconds.
     pub span_seconds: Option<f64>,
@@ -150,6 +152,7 @@ impl TimelineStats {
 #[derive(Debug)]
 pub struct StatsCollector {
     requests: u64,
+    has_epoch: bool,
     arrivals: Arrivals,
     clock: ClockResolution,
     input_tokens: TokenCounts,
@@ -167,6 +170,7 @@ impl StatsCollector {
     pub fn new(meta: &TimelineMeta) -> Self {
         Self {
             requests: 0,
+            has_epoch: meta.has_epoch,
             arrivals: Arrivals::default(),
             clock: ClockResolution::new(),
             input_tokens: TokenCounts::default(),
@@ -204,8 +208,9 @@ impl StatsCollector {
         let clock = self.clock.finish();
         TimelineStats {
             requests: self.requests,
-            first_arrival_unix_ns: self.arrivals.first(),
-            last_arrival_unix_ns: self.arrivals.last(),
+            has_epoch: self.has_epoch,
+            first_arrival_unix_ns: self.arrivals.first().filter(|_| self.has_epoch),
+            last_arrival_unix_ns: self.arrivals.last().filter(|_| self.has_epoch),
             span_seconds: self.arrivals.span_seconds(),
             input_tokens: self.input_tokens.finish(),
             output_tokens: self.output_tokens.finish(),

@@ -136,7 +136,7 @@ impl Validator {
         let (count, _) = self.found.entry(kind).or_insert_with(|| {
             let place = match &*row.source_file {
                 "" => String::new(),
-                file => format!(" ({file} at {})", row.source_offset),
+                file => format!(" ({file}, byte {})", row.source_offset),
             };
             (0, format!("first in row {position}{place}: {}", what()))
         });
@@ -419,6 +419,6 @@ mod tests {
         validator.push(2, &RequestRow { input_tokens: Some(0), source_offset: 99, ..sound(3) });
         let found = validator.finish();
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].detail, "first in row 1 (log.csv at 77): input tokens 0");
+        assert_eq!(found[0].detail, "first in row 1 (log.csv, byte 77): input tokens 0");
     }
 }

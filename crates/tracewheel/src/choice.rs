@@ -34,6 +34,11 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             ("inclusive", "totals contain their parts"),
             ("exclusive", "parts are added to the totals"),
         ]),
+        ("ingest", "restarts") => of(&[
+            ("auto", "join a count of the log's own, keep wall times"),
+            ("keep", "times stay as they are written"),
+            ("join", "each part follows the one before it"),
+        ]),
         ("replay", "protocol") => Choice {
             words: PROVIDERS.iter().map(|provider| (provider.name(), provider.path())).collect(),
             form: None,

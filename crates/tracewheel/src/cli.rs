@@ -76,7 +76,7 @@ pub(crate) enum Command {
 /// `tracewheel ingest`
 #[derive(Args, Debug)]
 pub(crate) struct IngestArgs {
-    /// Log files of one format; `-` is standard input.
+    /// Log files, plain or packed with gzip or zstd; `-` is standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// The timeline to write.
@@ -114,6 +114,12 @@ pub(crate) struct IngestArgs {
     /// Folder of that temporary file; without it the folder of the timeline.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) temp_dir: Option<PathBuf>,
+    /// Write every rejected row to this file, a line of JSON each: its place and what is wrong, no content.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rejects: Option<PathBuf>,
+    /// What to do where the times of a file start again.
+    #[arg(long, value_name = "RULE", default_value = "auto")]
+    pub(crate) restarts: String,
     /// File with the secret key for hashing ids, made when missing; without it the user's own key file
     /// (`tracewheel/key` in the configuration folder).
     #[arg(long, value_name = "FILE")]

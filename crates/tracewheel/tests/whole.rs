@@ -14,6 +14,8 @@ mod demo;
 mod failures;
 #[path = "whole/harness.rs"]
 mod harness;
+#[path = "whole/imports.rs"]
+mod imports;
 #[path = "whole/memory.rs"]
 mod memory;
 #[path = "whole/misuse.rs"]

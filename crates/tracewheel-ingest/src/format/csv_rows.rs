@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use crate::aliases::Sample;
 use crate::binding::Column;
 use crate::cells::Cell;
 use crate::column_map::ColumnMap;
@@ -19,7 +20,7 @@ pub(crate) struct CsvRows {
     map: ColumnMap,
     /// Mapped columns with their position.
     columns: Vec<(usize, Column)>,
-    cell_count: usize,
+    header: Vec<String>,
 }
 
 impl CsvRows {
@@ -46,15 +47,15 @@ impl CsvRows {
                 })?;
             columns.push((at, column));
         }
-        Ok(Self { records, map, columns, cell_count: header.len() })
+        Ok(Self { records, map, columns, header })
     }
 }
 
 impl RowReader for CsvRows {
     fn next(&mut self, reading: &mut Reading<'_>) -> Result<Step, IngestError> {
-        let Self { records, columns, cell_count, .. } = self;
+        let Self { records, columns, header, .. } = self;
         loop {
-            let record = records.next_record(Some(*cell_count));
+            let record = records.next_record(Some(header.len()));
             let reject = |place, reason| Ok(Step::Rejected(Rejection::new(place, reason)));
             match record.map_err(|source| read_error(reading, source))? {
                 None => return Ok(Step::End),
@@ -62,7 +63,15 @@ impl RowReader for CsvRows {
                 Some(Record::Unclosed(place)) => return reject(place, RejectReason::UnclosedQuote),
                 Some(Record::WrongCount(place)) => return reject(place, RejectReason::WrongCellCount),
                 Some(Record::TooLong(place)) => return reject(place, RejectReason::RowTooLong),
-                Some(Record::Whole(place, cells)) => return row(place, cells, columns, reading),
+                Some(Record::Whole(place, cells)) => {
+                    let step = row(place, cells, columns, reading)?;
+                    if matches!(step, Step::Rejected(_)) && is_header(cells, header) {
+                        // Several files, one behind the other.
+                        reading.tally.repeated_headers += 1;
+                        continue;
+                    }
+                    return Ok(step);
+                }
             }
         }
     }
@@ -85,8 +94,29 @@ pub(crate) fn columns(header: &[u8]) -> Vec<String> {
     }
 }
 
+/// The first rows, by column.
+pub(crate) fn sample(lines: &[&[u8]]) -> Sample {
+    let Some((header, rows)) = lines.split_first() else { return Sample::default() };
+    let mut sample = Sample::new(columns(header));
+    for row in rows {
+        let mut records = RecordReader::new(*row, delimiter_of(header), 0, row.len());
+        if let Ok(Some(Record::Whole(_, cells))) = records.next_record(Some(sample.columns.len())) {
+            for (at, cell) in cells.iter().enumerate() {
+                if let Ok(cell) = Cell::from_csv(cell) {
+                    sample.add(at, &cell);
+                }
+            }
+        }
+    }
+    sample
+}
+
 fn names(cells: Cells<'_>) -> Vec<String> {
     cells.iter().map(|cell| String::from_utf8_lossy(cell).trim().to_owned()).collect()
+}
+
+fn is_header(cells: Cells<'_>, header: &[String]) -> bool {
+    cells.iter().zip(header).all(|(cell, name)| cell.trim_ascii() == name.as_bytes())
 }
 
 fn read_header<R: Read>(

@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, Read};
 
+use crate::aliases::Sample;
 use crate::binding::Column;
 use crate::cells::Cell;
 use crate::column_map::ColumnMap;
@@ -160,6 +161,20 @@ pub(crate) fn next_text<'a>(
             Err(_) => NextText::Rejected(Rejection::new(place, RejectReason::InvalidUtf8)),
         },
     })
+}
+
+/// The first rows, by dotted path.
+pub(crate) fn sample(lines: &[&[u8]]) -> Sample {
+    let mut sample = Sample::new(listed(objects(lines)));
+    let paths = Paths::new(sample.columns.iter().map(String::as_str).collect::<Vec<_>>());
+    for values in objects(lines).filter_map(|line| paths.find(line)) {
+        for (at, raw) in values.into_iter().enumerate() {
+            if let Some(Ok(cell)) = raw.map(Cell::from_json) {
+                sample.add(at, &cell);
+            }
+        }
+    }
+    sample
 }
 
 /// Those lines that are JSON objects.

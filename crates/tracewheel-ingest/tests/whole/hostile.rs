@@ -1,7 +1,7 @@
 //! Input that is broken, huge or meant to break: every row is kept or rejected, and nothing panics.
 
 use proptest::prelude::*;
-use tracewheel_ingest::{IngestOptions, IngestReport, RejectReason, formats};
+use tracewheel_ingest::{IngestOptions, IngestReport, Input, RejectReason, RestartRule, formats};
 
 use crate::{import, mapped, options, text, try_import};
 
@@ -33,6 +33,34 @@ fn a_row_of_a_hundred_megabytes_is_one_rejected_row() {
         assert_eq!(reject.offset, (head.len() + row.len()) as u64);
         assert_eq!(rows.report.rows_rejected, 1);
     }
+}
+
+#[test]
+fn a_row_of_two_gigabytes_is_passed_over() {
+    use std::io::Read;
+    for (head, row, middle) in [
+        ("arrival_unix_ms,input_tokens\n", "1795536000001,1\n", "1795536000002,"),
+        ("{\"arrival_unix_ms\":1795536000000}\n", "{\"arrival_unix_ms\":1795536000001}\n", "{\"x\": \""),
+    ] {
+        let start = format!("{head}{row}{middle}").into_bytes();
+        let length = start.len() as u64 + (2 << 30);
+        let log = std::io::Cursor::new(start).chain(std::io::repeat(0).take(2 << 30));
+        let log = log.chain(std::io::Cursor::new(format!("\n{row}").into_bytes()));
+        let small = IngestOptions { max_row_bytes: 1 << 20, ..options() };
+        let done = try_import(vec![Input::reader("log", log)], small).unwrap();
+        assert_eq!(done.report.rejects[0].reason, RejectReason::RowTooLong);
+        assert_eq!((done.report.rejects[0].line, done.report.rows_rejected), (3, 1));
+        assert_eq!(done.rows.last().unwrap().source_offset, length + 1);
+    }
+}
+
+#[test]
+fn zeros_and_broken_text_cost_the_rows_that_hold_them() {
+    let log = b"arrival_unix_ms,model\n1795536000001,a\n\0\0\0\n1795536000002,\xff\xfe\n1795536000003,\0\n1795536000004,b\n";
+    let done = import(log, options());
+    let reasons: Vec<_> = done.report.rejects.iter().map(|row| (row.line, row.reason)).collect();
+    assert_eq!(reasons, [(3, RejectReason::WrongCellCount), (4, RejectReason::InvalidUtf8)]);
+    assert_eq!(done.each(|row| row.model.as_deref().unwrap().to_owned()), ["a", "\0", "b"]);
 }
 
 #[test]
@@ -142,14 +170,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn any_bytes_in_any_format_are_kept_rejected_or_refused(bytes in content(), format in 0_usize..4, small in any::<bool>()) {
+    fn any_bytes_in_any_format_are_kept_rejected_or_refused(bytes in content(), format in 0..formats().count(), small in any::<bool>()) {
         let (name, _) = formats().nth(format).unwrap();
         let map = if matches!(name, "csv" | "jsonl") { mapped("arrival=t,input_tokens=n,request_id=id") } else { options() };
         let zone = Some("UTC".parse().unwrap());
         let max_row_bytes = if small { 60 } else { 1 << 20 };
         let forced = IngestOptions { format: Some(name.to_owned()), zone, max_row_bytes, ..map };
         let header: &[u8] = match name {
-            "azure-llm-2023" => b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n",
+            "azure-llm-2023" | "azure-llm-2024" => b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n",
+            "azure-multimodal-2025" => b"TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n",
+            "burstgpt" => b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n",
+            "vidur" => b"arrived_at,num_prefill_tokens,num_decode_tokens\n",
             "csv" => b"t,n,id\n",
             "jsonl" => b"{\"t\": 1795536000000, \"n\": 1, \"id\": \"x\"}\n",
             _ => b"",
@@ -159,6 +190,32 @@ proptest! {
         match try_import(text(&log), forced) {
             Ok(done) => adds_up(&done.report, length),
             Err(error) => prop_assert!(error.to_string().contains("log"), "{}", error),
+        }
+    }
+
+    #[test]
+    fn a_packed_log_gives_what_its_text_gives_however_it_is_cut_into_members(
+        bytes in content(), at in any::<prop::sample::Index>(), damage in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let log = [b"arrival_unix_ms,input_tokens,request_id\n1795536000000,1,x\n".as_slice(), &bytes].concat();
+        let zone = Some("UTC".parse().unwrap());
+        let options = IngestOptions { zone, ..options() };
+        let (first, second) = log.split_at(at.index(log.len()));
+        let mut packed = [zstd::encode_all(first, 1).unwrap(), zstd::encode_all(second, 1).unwrap()].concat();
+        if let Some(cut) = damage {
+            packed.truncate(4 + cut.index(packed.len() - 4));
+        }
+        let (plain, read) = (try_import(text(&log), options.clone()), try_import(text(&packed), options));
+        match (plain, read, damage) {
+            (Ok(plain), Ok(read), None) => {
+                prop_assert_eq!(plain.report.timeline_digest, read.report.timeline_digest);
+                prop_assert_eq!(plain.report.rejected_by_reason, read.report.rejected_by_reason);
+            }
+            (Ok(plain), Ok(read), Some(_)) => prop_assert!(read.rows.len() <= plain.rows.len()),
+            (Err(_), Err(_), None) | (_, _, Some(_)) => {}
+            (plain, read, None) => {
+                prop_assert!(false, "{:?} {:?}", plain.map(|done| done.report), read.map(|done| done.report));
+            }
         }
     }
 
@@ -179,7 +236,7 @@ proptest! {
             let input = input.map_or(String::new(), |input| input.to_string());
             log.push_str(&format!("{at},{input},\"{}\"\n", note.replace('"', "\"\"")));
         }
-        let done = import(&log, options());
+        let done = import(&log, IngestOptions { restarts: RestartRule::Keep, ..options() });
         let mut expected = rows.clone();
         expected.sort_by_key(|row| row.0);
         prop_assert_eq!(done.rows.len(), rows.len());

@@ -5,6 +5,9 @@ mod generic;
 mod hostile;
 mod identities;
 mod memory;
+mod names;
+mod oddities;
+mod packed;
 mod page;
 mod published;
 

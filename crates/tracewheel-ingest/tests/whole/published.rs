@@ -58,34 +58,92 @@ fn the_mooncake_conversation_trace_gives_its_figures_after_chaining_too() {
     assert_eq!(done.report.peak.window_ns, 10 * SECOND_NS);
 }
 
+/// Arrivals from the first one on, and tokens.
+fn shape(done: &Done) -> Vec<(i64, Option<u32>, Option<u32>)> {
+    let first = done.rows[0].arrival_unix_ns.unwrap();
+    done.each(|row| (row.arrival_unix_ns.unwrap() - first, row.input_tokens, row.output_tokens))
+}
+
 #[test]
-fn a_re_encoding_of_a_trace_gives_the_same_requests() {
-    let map = mapped("arrival=arrived_at:s,input_tokens=num_prefill_tokens,output_tokens=num_decode_tokens");
+fn a_re_encoding_of_a_trace_gives_the_same_requests_to_the_nanosecond() {
     let (Some(azure), Some(vidur)) =
-        (import_of("azure2023_code.csv", options()), import_of("vidur_splitwise_code.csv", map))
+        (import_of("azure2023_code.csv", options()), import_of("vidur_splitwise_code.csv", options()))
     else {
         return;
     };
-    let first = azure.rows[0].arrival_unix_ns.unwrap();
-    let key = |row: &tracewheel_timeline::RequestRow, from: i64| {
-        (row.arrival_unix_ns.unwrap() - from, row.input_tokens, row.output_tokens)
-    };
-    assert_eq!(azure.each(|row| key(row, first)), vidur.each(|row| key(row, 0)));
+    assert_eq!((vidur.report.files[0].format, vidur.rows.len()), ("vidur", 8_819));
+    assert!(shape(&azure) == shape(&vidur));
     assert!(azure.report.has_epoch && !vidur.report.has_epoch);
+    assert_eq!(vidur.rows[1].arrival_unix_ns, Some(52_000_000));
+    assert_eq!(vidur.report.span_ns, 3_435_948_056_000);
+    let map = mapped("arrival=arrived_at:s,input_tokens=num_prefill_tokens,output_tokens=num_decode_tokens");
+    let Some(by_map) = import_of("vidur_splitwise_code.csv", map) else { return };
+    assert_eq!(by_map.report.timeline_digest, vidur.report.timeline_digest);
+}
+
+#[test]
+fn a_cut_written_as_vidur_writes_it_gives_the_cut_again() {
+    let azure = try_import(vec![fixture("azure2023_code_last200.csv")], options()).unwrap();
+    let mut log = String::from("arrived_at,num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n");
+    for (offset_ns, input, output) in shape(&azure) {
+        let (seconds, micros) = (offset_ns / SECOND_NS, offset_ns % SECOND_NS / 1_000);
+        let fraction = format!("{micros:06}");
+        let fraction = fraction.trim_end_matches('0');
+        let fraction = if fraction.is_empty() { "0" } else { fraction };
+        log += &format!("{seconds}.{fraction},{},{},0,0.5\n", input.unwrap(), output.unwrap());
+    }
+    let vidur = import(log, options());
+    assert_eq!(vidur.report.files[0].format, "vidur");
+    assert_eq!(shape(&vidur), shape(&azure));
+    assert_eq!(vidur.report.files[0].time_forms["number, s from the log's own start"], 200);
 }
 
 #[test]
 fn later_azure_releases_carry_their_zone_and_images() {
-    for (name, images) in [
-        ("azure2024_code_head5.csv", None),
-        ("azure2024_conv_head5.csv", None),
-        ("azure_lmm2025_head5.csv", Some(1)),
+    for (cut, whole, format, images) in [
+        ("azure2024_code_first5.csv", "azure2024_code_head5.csv", "azure-llm-2024", [None; 5]),
+        ("azure2024_conv_first5.csv", "azure2024_conv_head5.csv", "azure-llm-2024", [None; 5]),
+        (
+            "azure_multimodal2025_first5.csv",
+            "azure_lmm2025_head5.csv",
+            "azure-multimodal-2025",
+            [Some(0), Some(1), Some(1), Some(0), Some(1)],
+        ),
     ] {
-        let Some(done) = import_of(name, options()) else { return };
-        assert_eq!((done.report.files[0].format, done.rows.len()), ("azure-llm-2023", 5), "{name}");
-        assert_eq!(done.timeline.meta().zone.as_deref(), Some("offset in the text"));
-        assert_eq!(done.rows[1].images, images);
+        let done = try_import(vec![fixture(cut)], options()).unwrap();
+        assert_eq!((done.report.files[0].format, done.rows.len()), (format, 5), "{cut}");
+        assert_eq!(done.report.warnings, Vec::<String>::new());
+        assert_eq!(done.each(|row| row.images), images);
+        if let Some(whole) = import_of(whole, options()) {
+            assert_eq!(whole.report.timeline_digest, done.report.timeline_digest);
+        }
     }
+    let done = try_import(vec![fixture("azure2024_conv_first5.csv")], options()).unwrap();
+    assert_eq!(done.timeline.meta().zone.as_deref(), Some("offset in the text"));
+    assert_eq!(done.rows[0].arrival_unix_ns, Some(1_715_472_000_001_163_000));
+    assert_eq!((done.rows[0].input_tokens, done.rows[0].output_tokens), (Some(1_452), Some(3)));
+    let done = try_import(vec![fixture("azure_multimodal2025_first5.csv")], options()).unwrap();
+    assert_eq!(done.rows[0].arrival_unix_ns, Some(1_728_993_600_269_000_000));
+    assert_eq!((done.rows[1].input_tokens, done.rows[1].output_tokens), (Some(949), Some(126)));
+}
+
+#[test]
+fn whole_seconds_without_a_fraction_stand_beside_microseconds() {
+    let log = "TIMESTAMP,ContextTokens,GeneratedTokens\n\
+               2024-05-12 00:00:00+00:00,10,1\n\
+               2024-05-12 00:00:00.001163+00:00,20,2\n\
+               2024-05-12 02:00:01+02:00,30,3\n";
+    let done = import(log, options());
+    assert_eq!(done.report.files[0].format, "azure-llm-2024");
+    let base = 1_715_472_000 * SECOND_NS;
+    assert_eq!(
+        done.each(|row| (row.arrival_unix_ns.unwrap() - base, row.arrival_precision_ns)),
+        [(0, SECOND_NS), (1_163_000, 1_000), (SECOND_NS, SECOND_NS)]
+    );
+    let file = &done.report.files[0];
+    assert_eq!(file.time_forms["text with an offset, whole seconds"], 2);
+    assert_eq!(file.time_forms["text with an offset, 6 fraction digits"], 1);
+    assert!(!file.mixed_times && done.report.precision.finest_ns == 1_000);
 }
 
 #[test]
@@ -166,17 +224,71 @@ fn the_shipped_mooncake_cut_counts_from_its_own_start() {
 }
 
 #[test]
-fn burstgpt_goes_through_a_column_map() {
-    let map = mapped(
-        "arrival=Timestamp:s,session=Session ID,e2e=Elapsed time:s,model=Model,input_tokens=Request tokens,\
-         output_tokens=Response tokens,tags.kind=Log Type",
-    );
-    let done = try_import(vec![fixture("burstgpt3_first60.csv")], map).unwrap();
-    assert_eq!((done.rows.len(), done.report.sessions, done.report.has_epoch), (60, 28, false));
-    assert_eq!(done.rows[0].arrival_unix_ns, Some(19_440_110 * SECOND_NS));
-    assert_eq!(done.rows[0].prod_e2e_ns, Some(43 * SECOND_NS));
-    assert_eq!(done.rows[0].tags.as_ref().unwrap()["kind"].as_ref(), "Conversation log");
-    assert_eq!(done.report.known.session, 57, "an empty session is none");
+fn burstgpt_with_eight_columns_gives_sessions_and_durations() {
+    let done = try_import(vec![fixture("burstgpt3_first60.csv")], options()).unwrap();
+    let report = &done.report;
+    assert_eq!(report.files[0].format, "burstgpt");
+    assert_eq!((done.rows.len(), report.sessions, report.has_epoch), (60, 28, false));
+    let row = &done.rows[0];
+    assert_eq!(row.arrival_unix_ns, Some(19_440_110 * SECOND_NS));
+    assert_eq!((row.arrival_precision_ns, row.prod_e2e_ns), (100_000_000, Some(43 * SECOND_NS)));
+    assert_eq!((row.input_tokens, row.output_tokens), (Some(906), Some(446)));
+    assert_eq!(row.model.as_deref(), Some("GPT-4"));
+    assert_eq!(row.tags.as_ref().unwrap()["log_type"].as_ref(), "Conversation log");
+    assert_eq!((report.known.session, report.known.outcome), (57, 0), "an empty session is none");
+    let Some(head) = import_of("burstgpt3_first120.csv", options()) else { return };
+    assert_eq!((head.rows.len(), head.report.sessions, head.report.known.session), (120, 45, 114));
+    assert_eq!(head.report.known.outcome, 1, "one failure");
+    assert!(head.rows.iter().all(|row| row.turn.is_none_or(|turn| turn < 24)));
+}
+
+#[test]
+fn burstgpt_with_six_columns_keeps_failed_requests_without_inventing_their_tokens() {
+    let done = try_import(vec![fixture("burstgpt1_first60.csv")], options()).unwrap();
+    assert_eq!((done.report.files[0].format, done.rows.len()), ("burstgpt", 60));
+    assert_eq!(done.report.outcomes, [("failed".to_owned(), 4)]);
+    let failed: Vec<i64> = done
+        .rows
+        .iter()
+        .filter(|row| row.prod_error.is_some())
+        .map(|row| row.arrival_unix_ns.unwrap() / SECOND_NS)
+        .collect();
+    assert_eq!(failed, [1_106, 4_525, 4_608, 4_725]);
+    for row in done.rows.iter().filter(|row| row.prod_error.is_some()) {
+        assert_eq!((row.input_tokens, row.output_tokens, row.prod_status), (None, None, None));
+        assert_eq!((row.input_tokens_source, row.output_tokens_source), (None, None));
+    }
+    assert_eq!((done.report.known.input_tokens, done.report.zero_output_tokens), (56, 0));
+    let Some(head) = import_of("burstgpt1_first400.csv", options()) else { return };
+    let stats = head.stats();
+    assert_eq!((head.rows.len(), head.report.known.outcome, stats.ties), (400, 17, 4));
+    assert!(close(stats.input_tokens.mean, 543.6, 0.05) && close(stats.output_tokens.mean, 288.8, 0.05));
+    assert_eq!((stats.input_tokens.p50, stats.output_tokens.p50), (Some(353.0), Some(238.0)));
+}
+
+#[test]
+fn the_other_published_figures_hold() {
+    if let Some(done) = import_of("mooncake_synthetic_first500.jsonl", options()) {
+        let stats = done.stats();
+        assert_eq!((stats.requests, stats.ties), (500, 1));
+        let prefix = stats.prefix.as_ref().unwrap();
+        assert!(
+            close(prefix.block_hit_ratio, 0.0845, 0.00005) && close(prefix.token_hit_ratio, 0.0864, 0.00005)
+        );
+        assert!(close(stats.interarrival_cv, 0.98, 0.005) && close(stats.span_seconds, 139.272, 0.0005));
+    }
+    if let Some(done) = import_of("mooncake_conversation.jsonl", options()) {
+        assert_eq!((done.report.identical_rows, done.report.rows_rejected), (1, 0), "a twin is kept");
+        assert_eq!(done.report.files[0].restarts, 0);
+    }
+    let map = "arrival=request_arrival_delta_s:s,input_tokens=input_tokens,output_tokens=output_tokens,\
+               session=session_id,e2e=api_time_s:s,ttft=ttft_s:s";
+    if let Some(done) = import_of("ccweka_turns_part1.jsonl", mapped(map)) {
+        assert_eq!((done.rows.len(), done.report.sessions), (761, 7));
+        let file = &done.report.files[0];
+        assert_eq!(file.restarts, 6, "each session counts from its own start: {:?}", file.restarts_at);
+        assert!(file.restarts_at.iter().all(|restart| restart.joined));
+    }
 }
 
 #[test]

@@ -33,9 +33,12 @@ const EVERYWHERE: Groups =
     &[("Output and logs", &["color", "progress", "log", "log_format", "log_file", "help", "version"])];
 
 const INGEST: Groups = &[
-    ("Reading", &["format", "map", "zone", "ttft_kind", "token_rule", "block_tokens", "fold_retries"]),
+    (
+        "Reading",
+        &["format", "map", "zone", "ttft_kind", "token_rule", "block_tokens", "fold_retries", "restarts"],
+    ),
     ("Privacy", &["key_file"]),
-    ("Result", &["output", "max_rejects", "json"]),
+    ("Result", &["output", "max_rejects", "rejects", "json"]),
 ];
 
 const INSPECT: Groups = &[("Result", &["json"])];
@@ -80,8 +83,8 @@ Examples:
   # a published trace: the format is found from its content
   tracewheel ingest AzureLLMInferenceTrace_conv.csv -o day.parquet
 
-  # a gateway's JSON lines: say which column is what
-  tracewheel ingest gateway.jsonl -o day.parquet --ttft-kind first_chunk \\
+  # a gateway's packed JSON lines: say which column is what, and list the rows that cannot be read
+  tracewheel ingest gateway-*.jsonl.gz -o day.parquet --ttft-kind first_chunk --rejects rejects.jsonl \\
       --map 'arrival=ts,input_tokens=usage.prompt_tokens,ttft=ttft_ms'
 
 Formats, fields and units: docs/formats.md",

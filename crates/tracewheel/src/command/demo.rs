@@ -167,6 +167,8 @@ impl<'a> Stage<'a> {
             ttft_kind: None,
             token_rule: "auto".into(),
             block_tokens: None,
+            rejects: None,
+            restarts: "auto".to_owned(),
             fold_retries: false,
             max_rejects: 0,
             memory: 256 << 20,

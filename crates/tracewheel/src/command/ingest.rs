@@ -1,6 +1,6 @@
 //! `tracewheel ingest`
 
-use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, TokenRule, Zone};
+use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, RestartRule, TokenRule, Zone};
 use tracewheel_timeline::{TimelineError, TtftKind};
 
 use crate::cli::IngestArgs;
@@ -19,24 +19,38 @@ pub(crate) fn run(args: &IngestArgs, output: &Output) -> Result<Exit, Failure> {
         output.data(&summary::text(&report, &args.output))?;
     }
     if report.over_reject_limit {
-        output.note(&format!(
-            "error: {} rows were rejected and --max-rejects is {}; the {} good ones are in {}",
-            report.rows_rejected,
-            args.max_rejects,
-            report.rows_kept,
-            args.output.display()
-        ));
+        output.note(&format!("error: {}", over_limit(&report, args)));
         return Ok(Exit::Rejected);
     }
     Ok(Exit::Done)
 }
 
+/// What there was too much of, and where the rest is.
+fn over_limit(report: &IngestReport, args: &IngestArgs) -> String {
+    let good = format!("the {} good ones are in {}", report.rows_kept, args.output.display());
+    let damaged: Vec<&str> = report.damaged().map(|file| file.file.as_str()).collect();
+    if !damaged.is_empty() {
+        let files = damaged.join(", ");
+        return format!(
+            "rows were lost in damaged archives ({files}); {good}; get whole copies and import again"
+        );
+    }
+    let (rejected, limit) = (report.rows_rejected, args.max_rejects);
+    format!("{rejected} rows were rejected and --max-rejects is {limit}; {good}")
+}
+
 /// The import without its output, for the demo.
 pub(crate) fn import(args: &IngestArgs) -> Result<IngestReport, Failure> {
+    if args.output.as_os_str() == "-" {
+        return Err(Failure::usage(
+            "--output - is no file: a timeline is not streamed, give it a name (./- if it is to be called -)",
+        ));
+    }
     let options = options(args)?;
     let inputs = args.inputs.iter().map(|path| Input::from_argument(path)).collect();
     tracewheel_ingest::ingest(inputs, options, &args.output).map_err(|error| {
         let exit = match &error {
+            IngestError::Rejects { .. } => Exit::Output,
             // What stands there is not to be replaced: another --output is the remedy, not another disk.
             IngestError::Write { source, .. } if matches!(**source, TimelineError::Occupied { .. }) => {
                 Exit::Usage
@@ -75,6 +89,15 @@ fn options(args: &IngestArgs) -> Result<IngestOptions, Failure> {
             )));
         }
     };
+    options.restarts = match args.restarts.as_str() {
+        "auto" => RestartRule::Auto,
+        "keep" => RestartRule::Keep,
+        "join" => RestartRule::Join,
+        other => {
+            return Err(Failure::usage(format!("--restarts `{other}` is no rule: auto, keep or join")));
+        }
+    };
+    options.rejects_to.clone_from(&args.rejects);
     options.block_tokens = args.block_tokens;
     options.fold_retries = args.fold_retries;
     options.max_rejects = Some(args.max_rejects);

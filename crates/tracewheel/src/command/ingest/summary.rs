@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use jiff::Timestamp;
-use tracewheel_ingest::{IngestReport, RejectReason};
+use tracewheel_ingest::{FileReport, IngestReport, RejectReason};
 
 /// Rejected rows that are shown one by one.
 const SHOWN_REJECTS: usize = 10;
@@ -20,12 +20,7 @@ pub(super) fn text(report: &IngestReport, timeline: &Path) -> String {
 fn write_all(out: &mut String, report: &IngestReport, timeline: &Path) -> std::fmt::Result {
     writeln!(out, "{}: {} rows kept of {} read", timeline.display(), report.rows_kept, report.rows_read)?;
     for file in &report.files {
-        let how = if file.format_found { "found from the content" } else { "as told" };
-        writeln!(
-            out,
-            "  {:<10} {} rows from {} ({}, {how})",
-            "file", file.rows_kept, file.file, file.format
-        )?;
+        write_file(out, file)?;
     }
     writeln!(out, "  {:<10} {:.3} s{}", "span", report.span_ns as f64 / 1e9, since(report))?;
     let precision = &report.precision;
@@ -74,6 +69,27 @@ fn write_sorting(out: &mut String, report: &IngestReport) -> std::fmt::Result {
     writeln!(out, "  {:<10} in {runs} runs, {megabytes} MB in a temporary file{twice}", "sorted")
 }
 
+fn write_file(out: &mut String, file: &FileReport) -> std::fmt::Result {
+    let how = if file.format_found { "found from the content" } else { "as told" };
+    let (kept, name, format) = (file.rows_kept, &file.file, file.format);
+    write!(out, "  {:<10} {kept} rows from {name} ({format}, {how}", "file")?;
+    if let Some(packed) = &file.packed {
+        let (members, packing) = (packed.members, packed.packing);
+        write!(out, "; {packing}, {members} {}", if members == 1 { "member" } else { "members" })?;
+    }
+    writeln!(out, ")")?;
+    if file.out_of_order > 0 {
+        let rows = file.out_of_order;
+        writeln!(out, "  {:<10} {rows} rows stood behind later ones: sorted by arrival", "")?;
+    }
+    if file.time_forms.len() > 1 {
+        let forms: Vec<String> =
+            file.time_forms.iter().map(|(form, times)| format!("{form}: {times}")).collect();
+        writeln!(out, "  {:<10} times by form: {}", "", forms.join("; "))?;
+    }
+    Ok(())
+}
+
 fn write_retries(out: &mut String, report: &IngestReport) -> std::fmt::Result {
     let retries = report.retries.marked + report.retries.after_failure;
     if retries == 0 {
@@ -98,6 +114,10 @@ fn write_rejects(out: &mut String, report: &IngestReport) -> std::fmt::Result {
         let column = row.column.as_ref().map(|column| format!(" in `{column}`")).unwrap_or_default();
         let (file, line, offset) = (&row.file, row.line, row.offset);
         writeln!(out, "  {:<10} {file}, line {line} (byte {offset}): {}{column}", "", word(row.reason))?;
+    }
+    if report.rows_rejected > SHOWN_REJECTS as u64 {
+        let more = report.rows_rejected - SHOWN_REJECTS as u64;
+        writeln!(out, "  {:<10} and {more} more: --rejects FILE lists them all", "")?;
     }
     Ok(())
 }
