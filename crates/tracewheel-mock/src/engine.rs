@@ -7,6 +7,7 @@
 mod cache;
 pub(crate) mod chance;
 mod limits;
+mod sequence;
 pub(crate) mod step_time;
 pub(crate) mod tenants;
 
@@ -19,6 +20,7 @@ pub use self::limits::{Budget, RateLimited, Remaining};
 use self::cache::PrefixCache;
 use self::chance::{Chance, Draw};
 use self::limits::Limits;
+use self::sequence::{Sequence, Work};
 use self::step_time::StepTime;
 use self::tenants::Tenants;
 use crate::config::{EngineConfig, LimitConfig, MockConfig};
@@ -128,31 +130,6 @@ pub struct Engine {
     arrivals: u64,
     kv_in_use: u64,
     counters: EngineCounters,
-}
-
-#[derive(Debug)]
-struct Sequence {
-    ticket: Ticket,
-    key: u64,
-    prompt_tokens: u32,
-    blocks: Vec<u64>,
-    output_tokens: u32,
-    kv_tokens: u64,
-    /// Prompt tokens that are still to be computed after the steps so far.
-    prefill_left: u32,
-    /// Tokens given out so far.
-    emitted: u32,
-    work: Work,
-    /// How many of the other tenants' requests must have left the queue before it is first.
-    mark: u64,
-}
-
-/// What the step that is being computed does for a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
-    Nothing,
-    Prefill(u32),
-    Decode,
 }
 
 impl Engine {
@@ -469,32 +446,6 @@ impl Engine {
             }
             !last
         });
-    }
-}
-
-impl Sequence {
-    /// Takes its share of a step's token budget and returns it.
-    fn plan(&mut self, budget: u32) -> u32 {
-        let tokens = self.prefill_left.max(1).min(budget);
-        self.work = match (tokens, self.prefill_left) {
-            (0, _) => Work::Nothing,
-            (_, 0) => Work::Decode,
-            _ => Work::Prefill(tokens),
-        };
-        tokens
-    }
-
-    /// Does the step's work and returns whether it gave a token: each decoding step does, and the prefill step that
-    /// computes the last of the prompt.
-    fn compute(&mut self) -> bool {
-        match std::mem::replace(&mut self.work, Work::Nothing) {
-            Work::Nothing => false,
-            Work::Decode => true,
-            Work::Prefill(tokens) => {
-                self.prefill_left -= tokens;
-                self.prefill_left == 0
-            }
-        }
     }
 }
 

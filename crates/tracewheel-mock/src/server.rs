@@ -6,6 +6,7 @@ mod body;
 mod exchange;
 mod hub;
 mod io;
+mod meet_fault;
 mod metrics;
 mod routes;
 mod tamper;

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::{LoadPoint, TenantConfig, Variation};
 
 const MS: i64 = 1_000_000;
 
@@ -256,6 +257,26 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
+/// Nobody, or others in any measure, up to far more than there is room for.
+fn tenants() -> impl Strategy<Value = TenantConfig> {
+    let shape = (0.0_f64..4.0, 1_u32..200, 1_u32..40, 1_u32..2000, prop::bool::ANY);
+    prop::option::of(shape).prop_map(|shape| {
+        let Some((load, prompt_tokens, output_tokens, variation_ms, poisson)) = shape else {
+            return TenantConfig::default();
+        };
+        let variation = if poisson { Variation::Poisson } else { Variation::None };
+        let load = vec![LoadPoint { at: None, load }];
+        TenantConfig {
+            load,
+            prompt_tokens,
+            output_tokens,
+            variation,
+            variation_ms,
+            ..TenantConfig::default()
+        }
+    })
+}
+
 fn numbered(all: &[Arrival]) -> Vec<(i64, EngineRequest)> {
     all.iter().zip(0..).map(|(a, n)| (a.at_ns, request(n, a.prompt_tokens, a.output_tokens))).collect()
 }
@@ -268,13 +289,16 @@ proptest! {
         spare in 0_u32..200,
         kv in prop::option::of(100_u32..2000),
         jitter in 0_u32..50,
+        others in tenants(),
     ) {
+        let most_places = i64::from(max_running);
         let mut config = by_hand();
         config.cache.enabled = true;
         config.engine.max_running = max_running;
         config.engine.max_batched_tokens = max_running + spare;
         config.engine.kv_tokens = kv;
         config.engine.jitter_percent = jitter;
+        config.tenants = others;
         let (engine, out) = run(&config, &numbered(&all));
         prop_assert!(out.is_sorted_by_key(|e| e.at));
         let mut next: BTreeMap<u64, u32> = BTreeMap::new();
@@ -296,7 +320,7 @@ proptest! {
                     in_batch -= i64::from(last);
                 }
             }
-            prop_assert!(in_batch <= i64::from(max_running));
+            prop_assert!(in_batch <= most_places);
         }
         prop_assert_eq!(next.len(), all.len());
         prop_assert_eq!(engine.counters().finished as usize, all.len());
@@ -304,8 +328,13 @@ proptest! {
     }
 
     #[test]
-    fn it_does_not_matter_in_what_strides_time_is_advanced(all in arrivals(), stride_us in 1_i64..40_000) {
+    fn it_does_not_matter_in_what_strides_time_is_advanced(
+        all in arrivals(),
+        stride_us in 1_i64..40_000,
+        others in tenants(),
+    ) {
         let mut config = by_hand();
+        config.tenants = others;
         config.engine.jitter_percent = 20;
         let (_, by_events) = run(&config, &numbered(&all));
         let mut engine = Engine::new(&config);

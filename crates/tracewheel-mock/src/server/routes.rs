@@ -1,7 +1,7 @@
 //! What is served where.
 
 use std::cell::{Cell, RefCell};
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use tracewheel_tokens::TextMaker;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{ApiError, Ask, Operation, parse};
-use crate::config::{FaultKind, FaultRule, MockConfig, Point};
+use crate::config::{FaultRule, MockConfig};
 use crate::engine::chance::{Chance, Draw};
 use crate::engine::{Budget, EngineRequest, RateLimited, Refusal, Remaining, Ticket};
-use crate::fault::{AskFacts, Facts, FaultPlan};
+use crate::fault::FaultPlan;
 use crate::log::{AttemptLog, LogSink};
 use crate::reply::Reply;
 use crate::server::body::{Place, Progress, ReplyBody, TokenStream};
-use crate::server::exchange::{Exchange, Piece, Tally};
+use crate::server::exchange::{Exchange, Tally};
 use crate::server::hub::Hub;
 use crate::server::io::{Arrival, Connection};
 use crate::server::metrics;
-use crate::server::tamper::{Cut, Tamper};
+use crate::server::tamper::Cut;
 use crate::server::wire::Pace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -40,9 +40,8 @@ const RETRY_COUNTS: [HeaderName; 2] =
     [HeaderName::from_static("x-stainless-retry-count"), HeaderName::from_static("x-retry-count")];
 const SERVER_NAME: HeaderValue =
     HeaderValue::from_static(concat!("tracewheel-mock/", env!("CARGO_PKG_VERSION")));
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
-const HTML: HeaderValue = HeaderValue::from_static("text/html");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
 /// What all connections share.
@@ -56,23 +55,23 @@ pub(crate) struct Service {
     /// Set once the mock is being stopped.
     pub(crate) stopping: Rc<Cell<bool>>,
     pub(crate) tally: Rc<RefCell<Tally>>,
-    faults: RefCell<FaultPlan>,
+    pub(crate) faults: RefCell<FaultPlan>,
     /// When it began to serve.
     started: RunNs,
     next_ticket: Cell<u64>,
 }
 
 /// One request under way.
-struct Call {
-    service: Rc<Service>,
-    connection: Rc<Connection>,
-    exchange: Rc<Exchange>,
-    parts: Parts,
-    arrival: Arrival,
-    ticket: Ticket,
-    request_id: HeaderValue,
+pub(crate) struct Call {
+    pub(crate) service: Rc<Service>,
+    pub(crate) connection: Rc<Connection>,
+    pub(crate) exchange: Rc<Exchange>,
+    pub(crate) parts: Parts,
+    pub(crate) arrival: Arrival,
+    pub(crate) ticket: Ticket,
+    pub(crate) request_id: HeaderValue,
     /// What is to happen to the answer.
-    fault: RefCell<Option<Rc<FaultRule>>>,
+    pub(crate) fault: RefCell<Option<Rc<FaultRule>>>,
 }
 
 impl Service {
@@ -140,7 +139,8 @@ impl Service {
         self.started
     }
 
-    fn since_start_ms(&self, at: RunNs) -> u64 {
+    /// Milliseconds since it began to serve.
+    pub(crate) fn since_start_ms(&self, at: RunNs) -> u64 {
         u64::try_from(at.since(self.started) / 1_000_000).unwrap_or(0)
     }
 
@@ -260,85 +260,6 @@ impl Call {
         })
     }
 
-    /// Looks whether a rule hits the request. What happens before an answer's head happens here; what happens to the
-    /// answer is kept for it.
-    async fn meet_fault(&self, ask: Option<&Ask>) -> Result<Option<Response<ReplyBody>>, Cut> {
-        let headers = &self.parts.headers;
-        let facts = Facts {
-            since_start_ms: self.service.since_start_ms(self.arrival.best()),
-            path: self.parts.uri.path(),
-            ask: ask.map(|ask| AskFacts {
-                model: &ask.model,
-                input_tokens: ask.prompt.tokens,
-                stream: ask.stream,
-            }),
-            retry: retry_count(headers) > 0,
-            header: &|name| headers.get(name).map(HeaderValue::as_bytes),
-        };
-        let picked = self.service.faults.borrow_mut().pick(&facts);
-        let Some(rule) = picked else { return Ok(None) };
-        let before_head = rule.point() == Point::Head;
-        match rule.kind {
-            FaultKind::Status => {
-                self.service.note_fault(&rule, &self.exchange);
-                return Ok(Some(self.status_by_rule(&rule)));
-            }
-            FaultKind::Reset | FaultKind::Close if before_head => {
-                self.service.note_fault(&rule, &self.exchange);
-                if rule.kind == FaultKind::Reset {
-                    self.connection.wire.reset_at_end();
-                }
-                return Err(Cut);
-            }
-            FaultKind::Stall if before_head => {
-                self.service.note_fault(&rule, &self.exchange);
-                match rule.for_ms {
-                    Some(ms) => self.service.hub.alarms().after(i64::from(ms) * 1_000_000).await,
-                    None => pending().await,
-                }
-            }
-            _ => *self.fault.borrow_mut() = Some(rule),
-        }
-        Ok(None)
-    }
-
-    fn status_by_rule(&self, rule: &FaultRule) -> Response<ReplyBody> {
-        let status = rule.status.and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let html = rule.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
-        let body = match &rule.body {
-            Some(body) => body.clone(),
-            None if html => format!(
-                "<html>\r\n<head><title>{status}</title></head>\r\n<body>\r\n<center><h1>{status}</h1></center>\r\n</body>\r\n</html>\r\n"
-            ),
-            None => ApiError {
-                status: status.as_u16(),
-                kind: "server_error",
-                ..ApiError::invalid(None, "the server could not answer this request")
-            }
-            .to_json(),
-        };
-        let kind = if html { HTML } else { JSON };
-        let body = ReplyBody::whole(body.into(), Rc::clone(&self.exchange), None);
-        let mut response = self.respond(status, kind, body);
-        if let Some(kind) = &rule.content_type {
-            set_content_type(response.headers_mut(), kind);
-        }
-        if let Some(ms) = rule.retry_after_ms {
-            add_retry_after(response.headers_mut(), i64::from(ms) * 1_000_000);
-        }
-        response
-    }
-
-    /// The rule's work on the answer's body, if there is a rule.
-    fn tamper(&self) -> Option<Box<Tamper>> {
-        let rule = self.fault.borrow().clone()?;
-        // Whoever ends a body after what came before wants to know when the head is out.
-        self.exchange.gave(Piece::Head);
-        let (connection, exchange) = (Rc::clone(&self.connection), Rc::clone(&self.exchange));
-        Some(Box::new(Tamper::new(rule, Rc::clone(&self.service), connection, exchange)))
-    }
-
     async fn read_body(&self, body: Incoming) -> Result<Bytes, ApiError> {
         let most = self.service.config.http.max_body_bytes;
         let too_large = || ApiError {
@@ -436,7 +357,12 @@ impl Call {
         self.respond(status, JSON, ReplyBody::whole(body, Rc::clone(&self.exchange), self.tamper()))
     }
 
-    fn respond(&self, status: StatusCode, kind: HeaderValue, body: ReplyBody) -> Response<ReplyBody> {
+    pub(crate) fn respond(
+        &self,
+        status: StatusCode,
+        kind: HeaderValue,
+        body: ReplyBody,
+    ) -> Response<ReplyBody> {
         self.exchange.note(|log| log.status = Some(status.as_u16()));
         let mut response = Response::new(body);
         *response.status_mut() = status;
@@ -451,43 +377,15 @@ impl Call {
         self.tamper_with_head(headers);
         response
     }
-
-    fn tamper_with_head(&self, headers: &mut HeaderMap) {
-        let Some(rule) = self.fault.borrow().clone() else { return };
-        let wire = &self.connection.wire;
-        match rule.kind {
-            FaultKind::ContentType => {
-                set_content_type(headers, rule.content_type.as_deref().unwrap_or_default());
-            }
-            FaultKind::SlowHeaders => {
-                let total_ns = i64::from(rule.for_ms.unwrap_or(0)) * 1_000_000;
-                wire.set_pace(Pace::Head { total_ns });
-            }
-            FaultKind::Split => {
-                let bytes = rule.bytes.map_or(1, |bytes| bytes.get() as usize);
-                wire.set_pace(Pace::Pieces { bytes, gap_ns: i64::from(rule.gap_us.unwrap_or(0)) * 1000 });
-            }
-            _ => return,
-        }
-        self.service.note_fault(&rule, &self.exchange);
-    }
 }
 
 /// The header of the standard counts whole seconds; the other one is exact. Both round up.
-fn add_retry_after(headers: &mut HeaderMap, ns: i64) {
+pub(crate) fn add_retry_after(headers: &mut HeaderMap, ns: i64) {
     headers.insert(RETRY_AFTER, HeaderValue::from(ceil_div(ns, 1_000_000_000)));
     headers.insert(RETRY_AFTER_MS, HeaderValue::from(ceil_div(ns, 1_000_000)));
 }
 
-/// Empty: there is none.
-fn set_content_type(headers: &mut HeaderMap, kind: &str) {
-    match HeaderValue::from_str(kind) {
-        Ok(value) if !kind.is_empty() => headers.insert(CONTENT_TYPE, value),
-        _ => headers.remove(CONTENT_TYPE),
-    };
-}
-
-fn retry_count(headers: &HeaderMap) -> u32 {
+pub(crate) fn retry_count(headers: &HeaderMap) -> u32 {
     RETRY_COUNTS.iter().find_map(|name| headers.get(name)?.to_str().ok()?.trim().parse().ok()).unwrap_or(0)
 }
 

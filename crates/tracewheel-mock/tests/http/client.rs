@@ -94,6 +94,19 @@ impl Client {
         }
     }
 
+    /// Reads a streamed answer and keeps nothing of it.
+    pub(crate) fn skip_stream(&mut self) {
+        let mut tail = Vec::new();
+        while !tail.ends_with(b"\r\n0\r\n\r\n") {
+            let read = self.reader.fill_buf().unwrap();
+            assert!(!read.is_empty(), "the stream ended early");
+            let (all, last) = (read.len(), &read[read.len().saturating_sub(7)..]);
+            tail.extend_from_slice(last);
+            tail.drain(..tail.len().saturating_sub(7));
+            self.reader.consume(all);
+        }
+    }
+
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.reader.read_line(&mut line).unwrap();

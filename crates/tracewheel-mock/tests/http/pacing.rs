@@ -1,3 +1,4 @@
+use tracewheel_clock::{Clock, RunClock};
 use tracewheel_mock::MockConfig;
 
 use crate::client::{Client, stream_body};
@@ -51,5 +52,35 @@ fn print_the_lags() {
         at(50),
         at(90),
         at(99)
+    );
+}
+
+#[test]
+#[ignore = "prints how much the server can do; run it alone, on an idle machine, built with --release"]
+fn print_the_throughput() {
+    let mut config = fast();
+    config.engine.step_base_us = 1;
+    config.engine.decode_us_per_sequence = 0;
+    config.engine.prefill_us_per_token = 0;
+    let mock = start(config);
+    let addr = mock.local_addr();
+    let clock = RunClock::start();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let mut client = Client::connect(addr);
+                while clock.now().0 < 3_000_000_000 {
+                    client.send("POST", "/v1/chat/completions", &[], &stream_body("w", 20, TOKENS));
+                    client.skip_stream();
+                }
+            });
+        }
+    });
+    let seconds = clock.now().0 as f64 / 1e9;
+    let engine = mock.shutdown().unwrap().engine;
+    println!(
+        "{:.0} streams/s, {:.0} chunks/s",
+        engine.finished as f64 / seconds,
+        engine.output_tokens as f64 / seconds
     );
 }
