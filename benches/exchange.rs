@@ -34,7 +34,7 @@ type Delays = (i64, i64);
 
 fn main() {
     let turns = if std::env::args().any(|argument| argument == "--bench") { 3_000 } else { 10 };
-    let witness = Witness::start();
+    let witness = Witness::start(None);
     let addr = witness.addr();
     let clock = RunClock::start();
     let away = Elsewhere::start(addr, &clock, |driver| {

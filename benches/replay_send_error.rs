@@ -1,16 +1,18 @@
 //! How far from its planned time each request of a replay reaches the server, beside a bare loop in the same run.
 //!
-//! One bursty trace for each rate (gamma gaps with a coefficient of variation of 3, fixed seed) is sent twice: by a whole
-//! replay (look-ahead, wheel, hyper, recorder) and by the floor, a bare loop that sleeps, spins and writes ready bytes
-//! onto 64 kept connections. A witness in a thread of its own stamps each request with the kernel's receive time and
+//! One bursty trace for each rate (gamma gaps with a coefficient of variation of 3, fixed seed) is sent three times: by a
+//! whole replay (look-ahead, wheel, hyper, recorder), by the same over TLS, and by the floor, a bare loop that sleeps, spins
+//! and writes ready bytes onto 64 kept connections. A witness in a thread of its own stamps each request with the kernel's receive time and
 //! answers a stream of 16 chunks at once. Printed: |arrival − planned| after the median is taken out, in microseconds.
 //!
 //! `cargo bench -p benches --bench replay_send_error`; without `--bench` (under `cargo test`) it sends a few requests
 //! only. Nothing is asserted but that every request arrived once.
-#![allow(clippy::print_stdout, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 #[path = "replay_send_error/floor.rs"]
 mod floor;
+#[path = "../crates/tracewheel-net/tests/support/pki.rs"]
+mod pki;
 #[path = "replay_send_error/trace.rs"]
 mod trace;
 #[path = "replay_send_error/witness.rs"]
@@ -38,10 +40,20 @@ fn main() {
         let offsets = trace::bursty(rate, count);
         let folder = tempfile::tempdir().expect("a folder for the trace");
         let plan = trace::plan(&folder.path().join("trace.parquet"), &offsets);
-        let witness = Witness::start();
+        let witness = Witness::start(None);
         show("floor: bare loop", rate, &by_floor(&witness, &offsets));
-        let (errors, report) = by_replay(&witness, &plan, folder.path());
+        let plain = ReplayConfig { target: format!("http://{}", witness.addr()), ..ReplayConfig::default() };
+        let (errors, report) = by_replay(&witness, &plan, folder.path(), &plain);
         show("replay", rate, &errors);
+        account(&report);
+        let authority = pki::Authority::new();
+        let witness = Witness::start(Some(authority.issue(&["127.0.0.1"]).server()));
+        let ca_file = folder.path().join("ca.pem");
+        std::fs::write(&ca_file, authority.pem()).expect("the folder is writable");
+        let target = format!("https://{}", witness.addr());
+        let secure = ReplayConfig { target, ca_file: Some(ca_file), ..ReplayConfig::default() };
+        let (errors, report) = by_replay(&witness, &plan, folder.path(), &secure);
+        show("replay over TLS", rate, &errors);
         account(&report);
     }
 }
@@ -57,10 +69,9 @@ fn by_floor(witness: &Witness, offsets: &[i64]) -> Vec<i64> {
         .collect()
 }
 
-fn by_replay(witness: &Witness, plan: &Plan, folder: &Path) -> (Vec<i64>, RunReport) {
-    let config = ReplayConfig { target: format!("http://{}", witness.addr()), ..ReplayConfig::default() };
+fn by_replay(witness: &Witness, plan: &Plan, folder: &Path, config: &ReplayConfig) -> (Vec<i64>, RunReport) {
     let (events, _unread) = sync_channel(1);
-    let report = tracewheel_replay::run(plan, &config, &folder.join("runs"), &StopSignal::new(), events)
+    let report = tracewheel_replay::run(plan, config, &folder.join("runs"), &StopSignal::new(), events)
         .expect("a replay of a good plan");
     assert_eq!(report.counts.ok, report.counts.planned, "every request is answered");
     let arrivals: HashMap<u64, i64> = witness.take();

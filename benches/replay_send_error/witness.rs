@@ -1,10 +1,12 @@
-//! A server that stamps each request with the kernel's receive time and answers at once.
+//! A server that stamps each request with the kernel's receive time and answers at once; with TLS where it is given.
 
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 
+use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracewheel_clock::{Clock, RunClock};
 use tracewheel_net::{StampedListener, StampedStream};
@@ -19,7 +21,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    pub(crate) fn start() -> Witness {
+    pub(crate) fn start(tls: Option<Arc<ServerConfig>>) -> Witness {
         let arrivals = Arrivals::default();
         let shared = Arc::clone(&arrivals);
         let (told, addr) = sync_channel(1);
@@ -36,7 +38,8 @@ impl Witness {
                 told.send(listener.local_addr().expect("an address")).expect("the starter waits");
                 loop {
                     let (stream, _) = listener.accept().await.expect("connections are accepted");
-                    tokio::spawn(serve(stream, Arc::clone(&shared), Arc::clone(&clock)));
+                    let tls = tls.clone().map(|config| ServerConnection::new(config).expect("a good config"));
+                    tokio::spawn(serve(Wire { stream, tls }, Arc::clone(&shared), Arc::clone(&clock)));
                 }
             });
         });
@@ -53,16 +56,57 @@ impl Witness {
     }
 }
 
-async fn serve(mut stream: StampedStream, arrivals: Arrivals, clock: Arc<RunClock>) {
-    let stamps = stream.stamps();
+/// A connection, with or without TLS.
+struct Wire {
+    stream: StampedStream,
+    tls: Option<ServerConnection>,
+}
+
+impl Wire {
+    /// Adds what comes to `held`; `None` at the end.
+    async fn read(&mut self, held: &mut Vec<u8>) -> Option<()> {
+        let Some(tls) = &mut self.tls else {
+            return self.stream.read_buf(held).await.ok().filter(|read| *read > 0).map(drop);
+        };
+        let mut bytes = Vec::with_capacity(64 << 10);
+        self.stream.read_buf(&mut bytes).await.ok().filter(|read| *read > 0)?;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            tls.read_tls(&mut rest).ok()?;
+            tls.process_new_packets().ok()?;
+            let _nothing_more = tls.reader().read_to_end(held);
+        }
+        self.flush().await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Option<()> {
+        let Some(tls) = &mut self.tls else { return self.stream.write_all(bytes).await.ok() };
+        tls.writer().write_all(bytes).ok()?;
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Option<()> {
+        let mut bytes = Vec::new();
+        while let Some(tls) = self.tls.as_mut().filter(|tls| tls.wants_write()) {
+            tls.write_tls(&mut bytes).ok()?;
+        }
+        self.stream.write_all(&bytes).await.ok()
+    }
+}
+
+async fn serve(mut wire: Wire, arrivals: Arrivals, clock: Arc<RunClock>) {
+    let stamps = wire.stream.stamps();
     let answer = answer();
     let (mut held, mut reads) = (Vec::new(), Vec::new());
     loop {
         let Some((head, whole)) = whole_request(&held) else {
-            match stream.read_buf(&mut held).await {
-                Ok(1..) => continue,
-                _ => return,
+            let Some(()) = wire.read(&mut held).await else { return };
+            if held.is_empty() {
+                // A handshake's read: no request began with it.
+                stamps.drain_reads(&mut reads);
+                reads.clear();
             }
+            continue;
         };
         // A request's time is that of its first bytes: the first read since the one before.
         stamps.drain_reads(&mut reads);
@@ -72,9 +116,7 @@ async fn serve(mut stream: StampedStream, arrivals: Arrivals, clock: Arc<RunCloc
         let id = header(&held[..head], "x-request-id").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         arrivals.lock().expect("no panic").insert(id.expect("every request has an id"), at);
         held.drain(..whole);
-        if stream.write_all(&answer).await.is_err() {
-            return;
-        }
+        let Some(()) = wire.write(&answer).await else { return };
     }
 }
 

@@ -1,4 +1,4 @@
-//! TCP streams whose reads and writes carry kernel and user stamps.
+//! TCP and TLS streams whose reads and writes carry kernel and user stamps.
 //!
 //! # What a read's stamp means
 //!
@@ -30,6 +30,7 @@ mod listener;
 mod receive;
 mod stamps;
 mod stream;
+pub mod tls;
 
 pub use crate::error::NetError;
 pub use crate::listener::StampedListener;

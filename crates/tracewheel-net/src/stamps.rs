@@ -43,6 +43,8 @@ pub struct StreamStamps {
 #[derive(Debug, Default)]
 struct Log {
     reads: Vec<ReadStamp>,
+    /// Reads of which it is not known yet whether they belong in the log; `None` while all do.
+    held: Option<Vec<ReadStamp>>,
     merged_reads: u64,
     eof_ns: Option<RunNs>,
     marks: WriteMarks,
@@ -76,15 +78,29 @@ impl StreamStamps {
     }
 
     pub(crate) fn note_read(&self, read: ReadStamp) {
+        let log = &mut *self.log();
+        log.merged_reads += u64::from(push(log.held.as_mut().unwrap_or(&mut log.reads), read));
+    }
+
+    /// From now on reads are logged only when [`Self::commit_held`] says so. Forgets what was logged so far.
+    pub(crate) fn hold_reads(&self) {
         let mut log = self.log();
-        if log.reads.len() < MAX_LOGGED_READS {
-            log.reads.push(read);
-            return;
+        log.reads.clear();
+        log.held = Some(Vec::new());
+    }
+
+    /// Logs the reads that are held.
+    pub(crate) fn commit_held(&self) {
+        let log = &mut *self.log();
+        for read in log.held.iter_mut().flat_map(|held| held.drain(..)) {
+            log.merged_reads += u64::from(push(&mut log.reads, read));
         }
-        log.merged_reads += 1;
-        if let Some(last) = log.reads.last_mut() {
-            let bytes = last.bytes.saturating_add(read.bytes);
-            *last = ReadStamp { bytes, ..read };
+    }
+
+    /// Forgets the reads that are held; with `but_last` the latest one stays, whose bytes are not all used.
+    pub(crate) fn forget_held(&self, but_last: bool) {
+        if let Some(held) = &mut self.log().held {
+            held.drain(..held.len().saturating_sub(usize::from(but_last)));
         }
     }
 
@@ -104,6 +120,19 @@ impl StreamStamps {
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds a read, or adds it to the last where there is no room: whether it was.
+fn push(reads: &mut Vec<ReadStamp>, read: ReadStamp) -> bool {
+    if reads.len() < MAX_LOGGED_READS {
+        reads.push(read);
+        return false;
+    }
+    if let Some(last) = reads.last_mut() {
+        let bytes = last.bytes.saturating_add(read.bytes);
+        *last = ReadStamp { bytes, ..read };
+    }
+    true
 }
 
 #[cfg(test)]
@@ -140,6 +169,26 @@ mod tests {
         stamps.note_read(read(reads, 3));
         stamps.drain_reads(&mut out);
         assert_eq!(out.len(), MAX_LOGGED_READS + 1, "a drained log has room again");
+    }
+
+    #[test]
+    fn held_reads_are_logged_only_when_they_brought_something() {
+        let stamps = StreamStamps::default();
+        stamps.note_read(read(1, 1));
+        stamps.hold_reads();
+        stamps.note_read(read(2, 100));
+        stamps.forget_held(false);
+        stamps.note_read(read(3, 50));
+        stamps.note_read(read(4, 50));
+        stamps.forget_held(true);
+        stamps.commit_held();
+        stamps.note_read(read(5, 9));
+        let mut out = Vec::new();
+        stamps.drain_reads(&mut out);
+        assert_eq!(out, [read(4, 50)], "not the handshake's, not the ticket's, not the one still open");
+        stamps.commit_held();
+        stamps.drain_reads(&mut out);
+        assert_eq!(out, [read(4, 50), read(5, 9)]);
     }
 
     #[test]

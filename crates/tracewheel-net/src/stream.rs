@@ -146,6 +146,11 @@ impl StampedStream {
         }
     }
 
+    /// Notes that the layer above has found the end of its stream.
+    pub(crate) fn note_end(&self) {
+        self.stamps.note_eof(self.clock.now());
+    }
+
     fn note(&self, received: Received, user_ns: RunNs) {
         if received.bytes == 0 {
             self.stamps.note_eof(user_ns);

@@ -1,6 +1,7 @@
 //! What a replay is asked to do: every option, serialisable, without secrets.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tracewheel_protocol::{LimitField, TokenDetail};
@@ -15,8 +16,13 @@ pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayConfig {
-    /// Base URL of the target, for example `http://127.0.0.1:8000`.
+    /// Base URL of the target, for example `http://127.0.0.1:8000` or `https://api.example`.
     pub target: String,
+    /// PEM file of the certificates that are trusted instead of the system's, for an `https` target. A server's own
+    /// certificate may stand there too.
+    pub ca_file: Option<PathBuf>,
+    /// Name that the target's certificate must be for, where it is not the host of the target; also sent as SNI.
+    pub tls_name: Option<String>,
     /// Name of the provider that renders requests and reads answers (`openai-chat`, `openai-completions`).
     pub provider: String,
     /// Model asked for in every request; without it each request's recorded model is asked for.
@@ -79,6 +85,8 @@ impl Default for ReplayConfig {
     fn default() -> Self {
         ReplayConfig {
             target: String::new(),
+            ca_file: None,
+            tls_name: None,
             provider: "openai-chat".to_owned(),
             model: None,
             run_name: "run".to_owned(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tracewheel_record::RecordError;
-use tracewheel_transport::EndpointError;
+use tracewheel_transport::{EndpointError, TlsConfigError};
 use tracewheel_workload::WorkloadError;
 
 /// Why a replay could not be carried out, or had to end early. What was recorded until then stays readable.
@@ -23,6 +23,12 @@ pub enum ReplayError {
     Target {
         /// What is wrong with it.
         source: EndpointError,
+    },
+    /// TLS can't be set up as asked; nothing was sent.
+    #[error(transparent)]
+    Tls {
+        /// What is wrong.
+        source: TlsConfigError,
     },
     /// The plan can't be read on. What was sent until then is recorded.
     #[error("cannot read the plan on")]
@@ -85,9 +91,10 @@ impl ReplayError {
     pub fn class(&self) -> ErrorClass {
         match self {
             ReplayError::Target { source: EndpointError::Resolve { .. } } => ErrorClass::Target,
-            ReplayError::Config { .. } | ReplayError::Target { .. } | ReplayError::Plan { .. } => {
-                ErrorClass::Usage
-            }
+            ReplayError::Config { .. }
+            | ReplayError::Target { .. }
+            | ReplayError::Tls { .. }
+            | ReplayError::Plan { .. } => ErrorClass::Usage,
             ReplayError::RecorderBehind { .. } => ErrorClass::Output,
             ReplayError::Record { source } if source.is_output_failure() => ErrorClass::Output,
             ReplayError::Record { .. } | ReplayError::Start { .. } | ReplayError::Internal { .. } => {

@@ -22,7 +22,7 @@ mod worker;
 pub use config::{LookAhead, RecorderQueue, ReplayConfig, Secret};
 pub use error::{ErrorClass, ReplayError};
 pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};
-pub use report::{Counts, Quantiles, RunReport};
+pub use report::{Counts, FirstFailure, Quantiles, RunReport};
 pub use retry::{LongerDelay, RetryPolicy, StatusRange};
 pub use run::run;
 pub use stop::{StopLevel, StopSignal};

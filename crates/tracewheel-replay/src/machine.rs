@@ -67,13 +67,15 @@ pub(crate) fn describe(workers: u32) -> MachineSection {
 }
 
 /// Lets this process open as many files as the system allows it: every stream in flight holds one, and the usual soft
-/// limit of 1,024 is meant for programs that use `select`. A refusal leaves the limit as it was.
-pub(crate) fn raise_descriptor_limit() {
+/// limit of 1,024 is meant for programs that use `select`. A refusal leaves the limit as it was. What it is now; `None` where
+/// the system does not tell.
+pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
         let _refused = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
+    getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
 }
 
 /// This host's name.

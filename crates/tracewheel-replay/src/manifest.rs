@@ -8,10 +8,10 @@ use tracewheel_protocol::Provider;
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
     CacheSection, ClockSection, ConnectionSection, EndedBy, OutcomeSection, PercentilesNs, PlanSection,
-    PolicySection, PromptsSection, ProtocolSection, ScenarioSection, TargetSection, VantageSection,
-    WindowSection,
+    PolicySection, PromptsSection, ProtocolSection, ScenarioSection, TargetSection, TlsSection,
+    VantageSection, WindowSection,
 };
-use tracewheel_transport::Endpoint;
+use tracewheel_transport::{Endpoint, TlsClient};
 use tracewheel_workload::{CacheMode, Plan};
 
 use crate::config::ReplayConfig;
@@ -19,7 +19,7 @@ use crate::histogram::Histogram;
 use crate::machine;
 use crate::recorder::Totals;
 use crate::report::Quantiles;
-use crate::shared::{Abort, Shared};
+use crate::shared::{Abort, Shared, TlsSeen};
 use crate::stop::StopLevel;
 use crate::survey::{Survey, distribution};
 
@@ -34,6 +34,9 @@ pub(crate) struct Known<'a> {
     pub(crate) provider: &'static dyn Provider,
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) addresses: &'a [SocketAddr],
+    pub(crate) resolve_ns: i64,
+    /// Where the trusted certificates came from, and the rest of TLS; `None` for plain HTTP.
+    pub(crate) tls: Option<(&'a str, &'a TlsClient)>,
     pub(crate) nonce: u64,
     pub(crate) workers: u32,
 }
@@ -53,6 +56,11 @@ impl Known<'_> {
                 provider: Some(self.provider.name().to_owned()),
                 operations: vec![self.provider.operation().as_str().to_owned()],
             },
+            tls: self.tls.map(|(roots, client)| TlsSection {
+                name: Some(client.name()),
+                roots: Some(roots.to_owned()),
+                ..TlsSection::default()
+            }),
             policy: self.policy(),
             cache: CacheSection {
                 mode: Some(config.cache.to_string()),
@@ -108,6 +116,7 @@ impl Known<'_> {
         };
         TargetSection {
             url: self.endpoint.url(),
+            resolve_ns: Some(self.resolve_ns),
             resolved_addresses: self.addresses.iter().map(SocketAddr::to_string).collect(),
             models_asked: models,
             ..TargetSection::default()
@@ -203,6 +212,9 @@ pub(crate) fn complete(
         .filter(|servers| !servers.is_empty());
     target.models_served = totals.models_served.iter().cloned().collect();
     target.system_fingerprints = totals.fingerprints.iter().cloned().collect();
+    if let Some(section) = &mut manifest.tls {
+        complete_tls(section, &shared.tls());
+    }
     let round_trips = shared.round_trips();
     let vantage = &mut manifest.vantage;
     vantage.round_trip_min_ns = round_trips.first().copied();
@@ -222,6 +234,22 @@ pub(crate) fn complete(
         manifest.other.insert("measure_start_ns".to_owned(), json!(start_ns));
     }
     manifest.outcome = Some(outcome(totals, shared, stopped));
+}
+
+fn complete_tls(section: &mut TlsSection, seen: &TlsSeen) {
+    (section.handshakes_full, section.handshakes_resumed) = (Some(seen.full), Some(seen.resumed));
+    section.resumption = Some(seen.resumed > 0);
+    let Some(facts) = &seen.facts else { return };
+    section.verified = Some(true);
+    section.version.clone_from(&facts.version);
+    section.cipher_suite.clone_from(&facts.cipher_suite);
+    section.alpn.clone_from(&facts.alpn);
+    if let Some(certificate) = &facts.certificate {
+        section.certificate_subject.clone_from(&certificate.subject);
+        section.certificate_issuer.clone_from(&certificate.issuer);
+        section.certificate_not_after.clone_from(&certificate.not_after);
+        section.certificate_sha256 = Some(certificate.sha256.clone());
+    }
 }
 
 fn outcome(totals: &Totals, shared: &Shared, stopped: StopLevel) -> OutcomeSection {

@@ -84,8 +84,10 @@ pub(crate) struct UsedConnection {
     pub(crate) reused: bool,
     /// Before the system was asked to connect.
     pub(crate) connect_start_ns: i64,
-    /// When it stood.
+    /// When TCP stood.
     pub(crate) connected_ns: i64,
+    /// When TLS stood.
+    pub(crate) tls_ns: Option<i64>,
 }
 
 /// Ends `record` as `status` for `reason`.

@@ -17,7 +17,7 @@ use tracewheel_protocol::Provider;
 use tracewheel_record::{Manifest, RecordError, RequestRecord, RunSummary, RunWriter};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus, Source};
 
-use crate::config::SECOND_NS;
+use crate::config::{SECOND_NS, Secret};
 use crate::message::{EndedAttempt, RecorderMessage};
 use crate::shared::{Abort, Shared};
 
@@ -41,6 +41,8 @@ pub(crate) struct Recorder {
     pub(crate) live: Arc<Mutex<Live>>,
     /// Failed requests in a row that end the run.
     pub(crate) give_up_after: Option<u32>,
+    /// The key: taken out of whatever a target says.
+    pub(crate) secret: Option<Secret>,
 }
 
 /// What the recorder hands back when all senders are gone.
@@ -67,7 +69,7 @@ impl Recorded {
 impl Recorder {
     /// Records until all senders are gone. After a failure it goes on emptying the queue, so that nobody waits for it.
     pub(crate) fn run(self) -> Result<Recorded, RecordError> {
-        let Recorder { writer, provider, shared, messages, live, give_up_after } = self;
+        let Recorder { writer, provider, shared, messages, live, give_up_after, secret } = self;
         let mut desk = Desk {
             health: HealthSampler::new(&shared),
             writer,
@@ -75,6 +77,7 @@ impl Recorder {
             shared,
             totals: Totals::default(),
             give_up_after,
+            secret,
         };
         let outcome = desk.record(&messages, &live);
         match outcome {
@@ -95,6 +98,7 @@ struct Desk {
     totals: Totals,
     health: HealthSampler,
     give_up_after: Option<u32>,
+    secret: Option<Secret>,
 }
 
 impl Desk {
@@ -155,11 +159,12 @@ impl Desk {
     fn attempt(&mut self, mut ended: EndedAttempt) -> Result<(), RecordError> {
         self.shared.gauges.recorder_bytes.fetch_sub(ended.held_bytes() as i64, Ordering::Relaxed);
         self.health.attempt(&ended);
-        let (record, decoded) = decode::attempt(self.provider, &ended);
+        let (record, decoded) = decode::attempt(self.provider, self.secret.as_ref(), &ended);
         self.totals.attempt(&ended, &record, &decoded);
         self.writer.attempt(&record)?;
         if let Some(mut request) = ended.closes.take() {
             complete(&mut request, &ended, record.status, record.reason, &decoded);
+            self.totals.note_failure(&request, &record);
             self.request(&request, Some(&decoded))?;
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tracewheel_timeline::vocab::Reason;
 
 use crate::stop::StopLevel;
 
@@ -44,8 +45,25 @@ pub struct RunReport {
     pub stopped: StopLevel,
     /// Why the run gave up on the target, if it did.
     pub gave_up: Option<String>,
+    /// The first request that failed, if any did.
+    pub first_failure: Option<FirstFailure>,
     /// What the reader should know before trusting the figures.
     pub warnings: Vec<String>,
+}
+
+/// The first request that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstFailure {
+    /// The timeline's row.
+    pub row: u64,
+    /// Why, by its last attempt.
+    pub reason: Reason,
+    /// HTTP status of that attempt.
+    pub http_status: Option<u16>,
+    /// The server's words or ours, redacted, one line, 300 characters at most.
+    pub said: Option<String>,
+    /// What a person does about it.
+    pub remedy: Option<&'static str>,
 }
 
 /// Where the planned requests went: `planned` is always the sum of the other five.

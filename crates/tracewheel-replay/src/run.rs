@@ -14,7 +14,6 @@ use tracewheel_clock::RunClock;
 use tracewheel_record::{Manifest, RecordError, RunWriter};
 use tracewheel_workload::Plan;
 
-use crate::machine;
 use crate::message::RecorderMessage;
 use crate::prefetch::Budget;
 use crate::recorder::{Live, Recorded, Recorder};
@@ -44,7 +43,6 @@ pub fn run(
     events: SyncSender<ReplayEvent>,
 ) -> Result<RunReport, ReplayError> {
     let checked = check::check(plan, config)?;
-    machine::raise_descriptor_limit();
     let shared = Shared::new(RunClock::start());
     let manifest = checked.known(plan, config).opening();
     let writer = RunWriter::create(runs_dir, &config.run_name, &manifest, shared.clock.as_ref())
@@ -145,6 +143,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             messages,
             live,
             give_up_after: self.config.give_up_after_failures,
+            secret: self.config.secret.clone(),
         };
         std::thread::Builder::new()
             .name("recorder".to_owned())

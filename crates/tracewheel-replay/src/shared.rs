@@ -5,6 +5,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::RunClock;
+use tracewheel_transport::TlsFacts;
 
 use crate::message::RecorderMessage;
 
@@ -91,6 +92,19 @@ pub(crate) struct Shared {
     measuring: AtomicBool,
     /// Smallest and all handshake times seen, for the vantage.
     round_trips_ns: Mutex<Vec<i64>>,
+    /// What TLS negotiated, for the manifest.
+    tls: Mutex<TlsSeen>,
+}
+
+/// What was seen of TLS.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TlsSeen {
+    /// Of the latest full handshake, else of the first one.
+    pub(crate) facts: Option<Arc<TlsFacts>>,
+    /// Handshakes with a certificate.
+    pub(crate) full: u64,
+    /// Handshakes that resumed a session.
+    pub(crate) resumed: u64,
 }
 
 /// Handshakes kept for the vantage.
@@ -106,6 +120,7 @@ impl Shared {
             measure_start_ns: AtomicI64::new(0),
             measuring: AtomicBool::new(false),
             round_trips_ns: Mutex::new(Vec::new()),
+            tls: Mutex::default(),
         })
     }
 
@@ -153,6 +168,20 @@ impl Shared {
         if all.len() < ROUND_TRIPS {
             all.push(ns);
         }
+    }
+
+    /// Notes what a TLS handshake led to.
+    pub(crate) fn note_tls(&self, facts: &Arc<TlsFacts>) {
+        let mut seen = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        *(if facts.resumed { &mut seen.resumed } else { &mut seen.full }) += 1;
+        if !facts.resumed || seen.facts.is_none() {
+            seen.facts = Some(Arc::clone(facts));
+        }
+    }
+
+    /// What was seen of TLS.
+    pub(crate) fn tls(&self) -> TlsSeen {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The handshakes noted, ascending.

@@ -6,6 +6,7 @@
 
 mod ending;
 mod flight;
+mod reconnect;
 mod send;
 mod slots;
 mod turn;
@@ -20,7 +21,7 @@ use std::sync::mpsc::SyncSender;
 use http::{HeaderMap, HeaderValue, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, PreciseWaiter, WaiterOptions};
-use tracewheel_transport::{ConnectErrorKind, ExchangeLimits};
+use tracewheel_transport::{ConnectErrorKind, ExchangeLimits, TlsClient};
 use tracewheel_wheel::Wheel;
 
 use crate::message::ReadyRequest;
@@ -29,12 +30,16 @@ use crate::retry::RetryPolicy;
 use crate::shared::{Halt, Outbox, Shared};
 
 use flight::Flights;
+use reconnect::Backoff;
+pub(crate) use reconnect::connect_reason;
 use slots::Slots;
 
 /// Where requests go and what stands in their heads.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) addr: SocketAddr,
+    /// `None` for plain HTTP.
+    pub(crate) tls: Option<TlsClient>,
     pub(crate) uri: Uri,
     pub(crate) host: HeaderValue,
     /// Headers of every request, for streamed and for plain answers. The authorization among them is marked sensitive.
@@ -53,6 +58,8 @@ pub(crate) struct Rules {
     pub(crate) limits: ExchangeLimits,
     /// Connections of one worker, at most.
     pub(crate) max_connections: usize,
+    /// Connections that one worker can have before the process runs out of descriptors.
+    pub(crate) descriptor_room: usize,
 }
 
 /// What a worker is told to do.
@@ -88,11 +95,19 @@ pub(crate) enum Pace {
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// So many connections stand; the first failure, if any.
-    Warmed { open: u32, failure: Option<ConnectErrorKind> },
+    Warmed { open: u32, failure: Option<ConnectFailure> },
     /// The phase is done.
     PhaseDone,
     /// The worker can't go on.
     Failed { source: io::Error },
+}
+
+/// Why a connection could not be made.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectFailure {
+    pub(crate) kind: ConnectErrorKind,
+    /// The system's or the peer's words.
+    pub(crate) detail: String,
 }
 
 /// Everything a worker thread is given.
@@ -133,6 +148,8 @@ struct Worker {
     flights: Flights,
     /// Closed loop: flights that wait for their turn, in planned order.
     line: VecDeque<u32>,
+    /// The line is being taken from.
+    pumping: bool,
     /// Flights that found no connection free.
     starving: VecDeque<u32>,
     /// Flights that were released and have not ended.
@@ -149,7 +166,8 @@ struct Worker {
     handshake_ns: i64,
     /// Connections being made.
     connecting: usize,
-    connect_failure: Option<ConnectErrorKind>,
+    connect_failure: Option<ConnectFailure>,
+    backoff: Backoff,
     /// Since when work has been held back by close releases.
     held_since_ns: Option<i64>,
     /// Pieces of work to be done although a release is close.
@@ -190,7 +208,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
             Arc::clone(&clock),
             WaiterOptions { max_spin_ns: 0, max_spin_percent: 0 },
         )?,
-        slots: Slots::new(clock, target.addr, rules.limits, connection_numbers),
+        slots: Slots::new(clock, Arc::clone(&target), rules.limits, connection_numbers),
         shared,
         outbox,
         budget,
@@ -199,6 +217,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         commands,
         flights: Flights::default(),
         line: VecDeque::new(),
+        pumping: false,
         starving: VecDeque::new(),
         under_way: 0,
         inbox: None,
@@ -209,6 +228,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         handshake_ns: 0,
         connecting: 0,
         connect_failure: None,
+        backoff: Backoff::default(),
         held_since_ns: None,
         owed_pieces: 0,
         gauged: Gauged::default(),

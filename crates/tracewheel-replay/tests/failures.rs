@@ -9,7 +9,7 @@ mod server;
 
 use bench::{Bench, Finished, MS};
 use server::{Reply, Server};
-use tracewheel_replay::{ReplayConfig, RetryPolicy, StopLevel, StopSignal};
+use tracewheel_replay::{ReplayConfig, RetryPolicy, Secret, StopLevel, StopSignal};
 use tracewheel_timeline::{AttemptStatus, EventKind, Reason, RequestStatus};
 
 fn config(server: &Server) -> ReplayConfig {
@@ -31,6 +31,26 @@ fn ends(finished: &Finished) -> Vec<(RequestStatus, Option<Reason>)> {
     requests.iter().map(|request| (request.status, request.reason)).collect()
 }
 
+/// One request for each reply, and one that goes well after them.
+fn one_each(replies: Vec<Reply>, config: impl Fn(ReplayConfig) -> ReplayConfig) -> Finished {
+    let bench = Bench::even(replies.len() + 1, 10 * MS);
+    let digest = bench.plan.header().timeline_digest.clone();
+    let ids: Vec<String> = (0..replies.len() as u64)
+        .map(|row| format!("{:016x}", tracewheel_workload::request_id(&digest, row, 0)))
+        .collect();
+    let server = Server::start(move |heard| match ids.iter().position(|id| *id == heard.id) {
+        Some(row) => replies[row].clone(),
+        None => ok(),
+    });
+    bench.run(&config(ReplayConfig { request_timeout_ns: 600 * MS, ..self::config(&server) }))
+}
+
+fn error_body(finished: &Finished, row: u64) -> &str {
+    let attempts = finished.attempts_of(finished.request(row));
+    let [attempt] = attempts[..] else { panic!("{attempts:?}") };
+    finished.attempts.iter().find(|other| *other == attempt).unwrap().error_body.as_deref().unwrap_or("")
+}
+
 #[test]
 fn each_kind_of_failure_keeps_its_name() {
     let kinds = [
@@ -40,26 +60,23 @@ fn each_kind_of_failure_keeps_its_name() {
         (Reply::Truncated, Reason::Truncated),
         (Reply::ErrorInStream, Reason::ErrorInStream),
         (Reply::Status(500, "", "{\"error\":{\"message\":\"boom\"}}"), Reason::Http5xx),
+        (Reply::Status(502, "", ""), Reason::BadGateway),
         (Reply::Status(503, "", ""), Reason::Overloaded),
+        (Reply::Status(504, "", ""), Reason::BadGateway),
+        (Reply::Status(529, "", ""), Reason::Overloaded),
         (Reply::Status(429, "", ""), Reason::RateLimited),
+        (Reply::Status(400, "", ""), Reason::InvalidRequest),
         (Reply::Status(401, "", ""), Reason::Unauthorized),
-        (Reply::Status(404, "", ""), Reason::Http4xx),
-        (Reply::Status(302, "location: /\r\n", ""), Reason::HttpUnexpected),
-        (Reply::Hang, Reason::TotalTimeout),
+        (Reply::Status(403, "", ""), Reason::Unauthorized),
+        (Reply::Status(404, "", ""), Reason::NotFound),
+        (Reply::Status(409, "", ""), Reason::Http4xx),
+        (Reply::Status(413, "", ""), Reason::RequestTooLarge),
+        (Reply::Status(422, "", ""), Reason::InvalidRequest),
+        (Reply::Status(302, "location: /\r\n", ""), Reason::HttpRedirect),
+        (Reply::Hang, Reason::ResponseTimeout),
         (Reply::HangMid, Reason::TotalTimeout),
     ];
-    let bench = Bench::even(kinds.len() + 1, 10 * MS);
-    let ids: Vec<String> = (0..kinds.len() as u64)
-        .map(|row| {
-            format!("{:016x}", tracewheel_workload::request_id(&bench.plan.header().timeline_digest, row, 0))
-        })
-        .collect();
-    let replies: Vec<Reply> = kinds.iter().map(|(reply, _)| reply.clone()).collect();
-    let server = Server::start(move |heard| match ids.iter().position(|id| *id == heard.id) {
-        Some(row) => replies[row].clone(),
-        None => ok(),
-    });
-    let finished = bench.run(&ReplayConfig { request_timeout_ns: 600 * MS, ..config(&server) });
+    let finished = one_each(kinds.iter().map(|(reply, _)| reply.clone()).collect(), |config| config);
     let ends = ends(&finished);
     for (row, (reply, reason)) in kinds.iter().enumerate() {
         assert_eq!(ends[row], (RequestStatus::Failed, Some(*reason)), "{reply:?}");
@@ -68,12 +85,115 @@ fn each_kind_of_failure_keeps_its_name() {
     assert_eq!(ends[kinds.len()], (RequestStatus::Ok, None), "the one after them is well");
     assert_eq!((finished.report.counts.ok, finished.report.counts.failed), (1, kinds.len() as u64));
     let reasons = &finished.report.reasons;
-    assert_eq!((reasons["total_timeout"], reasons["rate_limited"]), (2, 1));
+    assert_eq!((reasons["total_timeout"], reasons["response_timeout"], reasons["bad_gateway"]), (1, 1, 2));
     let boom = finished.attempts.iter().find(|attempt| attempt.http_status == Some(500)).unwrap();
     assert!(boom.error_body.as_ref().unwrap().contains("boom"));
-    let hung = finished.request(12);
+    let hung = finished.request(kinds.len() as u64 - 1);
     assert!(hung.first_output_ns.is_some(), "what came before the time-out is kept");
     assert!(hung.end_ns.unwrap() - hung.due_ns >= 600 * MS);
+}
+
+#[test]
+fn bytes_that_are_no_good_answer_are_told_by_what_they_are() {
+    let flood = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-flood: 0123456789\r\n".repeat(30_000));
+    let flood: &'static [u8] = flood.leak().as_bytes();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let bytes = |text: String| -> &'static [u8] { text.leak().as_bytes() };
+    let sized = |length: usize, body: &str| bytes(format!("{head}content-length: {length}\r\n\r\n{body}"));
+    let page = "<html><title>502 Bad Gateway</title></html>";
+    let page_as = |status: &str| {
+        let length = page.len();
+        let head =
+            format!("HTTP/1.1 {status}\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n");
+        bytes(head + page)
+    };
+    let broken = "data: {\"choices\":[{\n\n";
+    let kinds: [(&'static [u8], Reason, &str); 13] = [
+        (b"HTTP/1.1 200 OK\r\nconte", Reason::ResetInHeaders, "transport"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", Reason::HttpsExpected, "https://"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x00\x00", Reason::Http2Only, "HTTP/2"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Reason::HttpProtocol, "PRI * HTTP/2.0"),
+        (
+            bytes(format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n{event}\r\n")),
+            Reason::HttpFraming,
+            "transport",
+        ),
+        (sized(event.len() + 9, event), Reason::ResetMidStream, "transport"),
+        (sized(event.len(), event), Reason::Truncated, ""),
+        (sized(event.len() - 1, event), Reason::UnterminatedTail, ""),
+        (flood, Reason::HeadTooLarge, "head"),
+        (sized(broken.len(), broken), Reason::Malformed, "text/event-stream"),
+        (page_as("502 Bad Gateway"), Reason::BadGateway, page),
+        (page_as("200 OK"), Reason::Malformed, page),
+        (bytes("HTTP/1.1 204 No Content\r\n\r\n".to_owned()), Reason::Truncated, ""),
+    ];
+    let replies = kinds.iter().map(|(bytes, ..)| Reply::Bytes(bytes)).collect();
+    let finished = one_each(replies, |config| config);
+    let ends = ends(&finished);
+    for (row, (bytes, reason, said)) in kinds.iter().enumerate() {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
+        assert_eq!(ends[row], (RequestStatus::Failed, Some(*reason)), "{shown}");
+        let body = error_body(&finished, row as u64);
+        assert!(body.contains(said), "{shown}: {body}");
+    }
+    assert_eq!(ends[kinds.len()], (RequestStatus::Ok, None), "the one after them is well");
+}
+
+#[test]
+fn what_a_target_says_about_an_error_is_kept_short_readable_and_without_secrets() {
+    let long: &'static str = format!("x{}", "\u{e9}".repeat(3_000)).leak();
+    let kinds = [
+        (Reply::Status(401, "", "key hunter-22 is wrong"), "key [redacted] is wrong"),
+        (Reply::Status(500, "", "\u{1}\u{2}\u{0}"), "[3 bytes that are no text"),
+        (Reply::Status(500, "content-encoding: gzip\r\n", "????"), "encoded as gzip"),
+        (
+            Reply::Status(307, "location: https://me:pw@other.test/v1/x?key=hunter-22\r\n", ""),
+            "redirected to https://other.test/v1/x; not followed",
+        ),
+        (Reply::Status(500, "", long), "x\u{e9}\u{e9}"),
+    ];
+    let finished = one_each(kinds.iter().map(|(reply, _)| reply.clone()).collect(), |config| ReplayConfig {
+        secret: Some(Secret::new("hunter-22")),
+        ..config
+    });
+    for (row, (_, said)) in kinds.iter().enumerate() {
+        let body = error_body(&finished, row as u64);
+        assert!(body.contains(said) && !body.contains("hunter"), "{body}");
+        assert!(body.len() <= 2_048);
+    }
+    let first = finished.report.first_failure.as_ref().unwrap();
+    assert_eq!((first.reason.status(), first.said.is_some()), (RequestStatus::Failed, true));
+    assert!(!format!("{first:?}").contains("hunter"));
+}
+
+#[test]
+fn a_target_that_dies_and_comes_back_fails_what_was_due_meanwhile_and_nothing_else() {
+    let answer = |_: &server::Heard| Reply::StreamThenClose { chunks: 1 };
+    let server = Server::start(answer);
+    let bench = Bench::even(90, 20 * MS);
+    let finished = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            server.stop_listening_after(10);
+            tracewheel_clock::blocking::sleep(400 * MS);
+            let again = Server::start_at(server.addr, answer);
+            while again.heard().len() < 20 {
+                tracewheel_clock::blocking::sleep(MS);
+            }
+        });
+        bench.run(&ReplayConfig { warm_connections: Some(1), ..config(&server) })
+    });
+    let ends = ends(&finished);
+    assert_eq!(ends[0], (RequestStatus::Ok, None));
+    assert_eq!(ends[89], (RequestStatus::Ok, None), "it came back");
+    let counts = finished.report.counts;
+    assert!(counts.ok >= 30 && counts.failed >= 3, "{counts:?}");
+    for request in finished.requests.iter().filter(|request| request.status == RequestStatus::Failed) {
+        // A connection that was made in the moment of the death is reset.
+        let expected = [Some(Reason::ConnectRefused), Some(Reason::ResetBeforeResponse)];
+        assert!(expected.contains(&request.reason), "{request:?}");
+        assert_eq!(request.due_ns, request.planned_ns, "no wait for a connection moves a due time");
+    }
 }
 
 #[test]

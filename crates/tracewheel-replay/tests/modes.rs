@@ -182,11 +182,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_sent() {
             other => panic!("{expected}: {:?}", other.map(|finished| finished.report)),
         }
     }
-    let https = ReplayConfig {
-        target: "https://127.0.0.1".to_owned(),
-        model: Some("m".to_owned()),
-        ..config(&server)
-    };
-    assert!(matches!(bench.try_run(&https, &StopSignal::new()), Err(ReplayError::Target { .. })));
+    let ftp =
+        ReplayConfig { target: "ftp://127.0.0.1".to_owned(), model: Some("m".to_owned()), ..config(&server) };
+    assert!(matches!(bench.try_run(&ftp, &StopSignal::new()), Err(ReplayError::Target { .. })));
     assert!(server.heard().is_empty() && !bench.runs().exists());
 }

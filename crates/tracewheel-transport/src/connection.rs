@@ -5,17 +5,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use tracewheel_clock::{Clock, RunClock, RunNs};
+use tracewheel_net::tls::{TlsClient, TlsFacts, TlsStream};
 use tracewheel_net::{ReadStamp, StampedStream, StreamStamps};
 
 use crate::error::ConnectError;
 use crate::exchange::{Exchange, ExchangeLimits};
-use crate::io::{StampedIo, Valve};
+use crate::io::{StampedIo, Stream, Valve};
 use crate::request::PreparedRequest;
 
 pub(crate) type RequestBody = Full<Bytes>;
@@ -26,8 +28,85 @@ pub(crate) type Driver = http1::Connection<StampedIo, RequestBody>;
 pub struct ConnectStamps {
     /// Before the system was asked to connect.
     pub start_ns: RunNs,
-    /// When the connection stood.
+    /// When the TCP connection stood.
     pub connected_ns: RunNs,
+    /// When TLS stood; `None` without TLS.
+    pub tls_ns: Option<RunNs>,
+}
+
+impl ConnectStamps {
+    /// When requests could be sent.
+    pub fn ready_ns(&self) -> RunNs {
+        self.tls_ns.unwrap_or(self.connected_ns)
+    }
+}
+
+type OpeningFuture = Pin<Box<dyn Future<Output = Result<H1Connection, ConnectError>> + Send>>;
+
+/// A connection being made. Dropping it gives it up.
+pub struct Opening {
+    future: OpeningFuture,
+    tcp_stands: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening").field("tcp_stands", &self.tcp_stands()).finish_non_exhaustive()
+    }
+}
+
+impl Opening {
+    fn new(addr: SocketAddr, tls: Option<TlsClient>, clock: Arc<RunClock>) -> Self {
+        let tcp_stands = Arc::new(AtomicBool::new(false));
+        let future = Box::pin(open(addr, tls, clock, Arc::clone(&tcp_stands)));
+        Opening { future, tcp_stands }
+    }
+
+    /// One that fails with `error`: for a caller that knows that it would.
+    pub fn failed(error: ConnectError) -> Self {
+        Opening { future: Box::pin(std::future::ready(Err(error))), tcp_stands: Arc::default() }
+    }
+
+    /// Whether TCP stands and TLS is being shaken hands about: what a time-out has to say.
+    pub fn tcp_stands(&self) -> bool {
+        self.tcp_stands.load(Ordering::Relaxed)
+    }
+}
+
+impl Future for Opening {
+    type Output = Result<H1Connection, ConnectError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.future.as_mut().poll(cx)
+    }
+}
+
+async fn open(
+    addr: SocketAddr,
+    tls: Option<TlsClient>,
+    clock: Arc<RunClock>,
+    tcp_stands: Arc<AtomicBool>,
+) -> Result<H1Connection, ConnectError> {
+    let start_ns = clock.now();
+    let stream = StampedStream::connect(addr, Arc::clone(&clock)).await.map_err(|error| {
+        let system = error.io();
+        let source = match system.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(system.kind(), system.to_string()),
+        };
+        ConnectError::from(source)
+    })?;
+    tcp_stands.store(true, Ordering::Relaxed);
+    let mut connect = ConnectStamps { start_ns, connected_ns: clock.now(), tls_ns: None };
+    let stream = match tls {
+        None => Stream::Plain(stream),
+        Some(client) => {
+            let tls = TlsStream::connect(stream, &client).await.map_err(ConnectError::from)?;
+            connect.tls_ns = Some(clock.now());
+            Stream::Tls(Box::new(tls))
+        }
+    };
+    H1Connection::over(stream, connect, clock).await
 }
 
 /// An HTTP/1.1 connection between exchanges. Whoever keeps it should poll it ([`Self::poll_idle`]) whenever it is
@@ -42,6 +121,7 @@ pub struct H1Connection {
     connect: ConnectStamps,
     kernel_stamps: bool,
     local_addr: Option<SocketAddr>,
+    tls: Option<Arc<TlsFacts>>,
 }
 
 impl std::fmt::Debug for H1Connection {
@@ -54,23 +134,34 @@ impl std::fmt::Debug for H1Connection {
 }
 
 impl H1Connection {
-    /// Connects to `addr`. Must run inside a tokio runtime; may be dropped at any point.
+    /// Connects to `addr`, without TLS. Must run inside a tokio runtime; may be dropped at any point.
     ///
     /// # Errors
     /// The target can't be reached, or this machine has no port or file descriptor left.
-    pub async fn open(addr: SocketAddr, clock: Arc<RunClock>) -> Result<H1Connection, ConnectError> {
-        let start_ns = clock.now();
-        let stream = StampedStream::connect(addr, Arc::clone(&clock)).await.map_err(|error| {
-            let system = error.io();
-            let source = match system.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(system.kind(), system.to_string()),
-            };
-            ConnectError::from(source)
-        })?;
-        let connect = ConnectStamps { start_ns, connected_ns: clock.now() };
-        let (stamps, kernel_stamps, local_addr) =
-            (stream.stamps(), stream.kernel_stamps(), stream.local_addr().ok());
+    pub fn open(addr: SocketAddr, clock: Arc<RunClock>) -> Opening {
+        Opening::new(addr, None, clock)
+    }
+
+    /// Connects to `addr` and shakes hands. As [`Self::open`] otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; besides, the handshake failed.
+    pub fn open_tls(addr: SocketAddr, tls: TlsClient, clock: Arc<RunClock>) -> Opening {
+        Opening::new(addr, Some(tls), clock)
+    }
+
+    async fn over(
+        stream: Stream,
+        connect: ConnectStamps,
+        clock: Arc<RunClock>,
+    ) -> Result<H1Connection, ConnectError> {
+        let tcp = stream.tcp();
+        let (kernel_stamps, local_addr) = (tcp.kernel_stamps(), tcp.local_addr().ok());
+        let stamps = stream.stamps();
+        let tls = match &stream {
+            Stream::Plain(_) => None,
+            Stream::Tls(tls) => Some(Arc::new(tls.facts())),
+        };
         let valve = Arc::new(Valve::default());
         let io = StampedIo::new(stream, Arc::clone(&valve));
         let (sender, driver) = http1::Builder::new()
@@ -87,6 +178,7 @@ impl H1Connection {
             connect,
             kernel_stamps,
             local_addr,
+            tls,
         };
         // One turn, so that the connection is watched and ready to take a request.
         poll_fn(|cx| {
@@ -111,6 +203,7 @@ impl H1Connection {
         let mut stray = Vec::<ReadStamp>::new();
         self.stamps.drain_reads(&mut stray);
         self.stamps.begin_exchange();
+        self.valve.begin_exchange();
         self.exchanges = self.exchanges.saturating_add(1);
         let response = Box::pin(self.sender.try_send_request(request.to_http()));
         Exchange::new(self, request, response, limits)
@@ -129,6 +222,11 @@ impl H1Connection {
     /// Whether the kernel stamps what arrives.
     pub fn kernel_stamps(&self) -> bool {
         self.kernel_stamps
+    }
+
+    /// What TLS negotiated; `None` without TLS.
+    pub fn tls(&self) -> Option<&Arc<TlsFacts>> {
+        self.tls.as_ref()
     }
 
     /// This end's address.

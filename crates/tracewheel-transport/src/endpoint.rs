@@ -7,6 +7,7 @@ use http::{HeaderValue, Uri};
 /// A target's base URL, taken apart. A path in it is put before every request's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
+    https: bool,
     host: String,
     port: u16,
     authority: String,
@@ -18,7 +19,7 @@ pub struct Endpoint {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The text is no URL.
-    #[error("target {url:?} is not a URL: write it as http://HOST:PORT")]
+    #[error("target {url:?} is not a URL: write it as http://HOST:PORT or https://HOST")]
     NotAUrl {
         /// The text.
         url: String,
@@ -26,7 +27,7 @@ pub enum EndpointError {
         source: http::uri::InvalidUri,
     },
     /// The URL lacks a host or a scheme, or carries what a base URL must not.
-    #[error("target {url:?} {problem}: write it as http://HOST:PORT")]
+    #[error("target {url:?} {problem}: write it as http://HOST:PORT or https://HOST")]
     Incomplete {
         /// The text.
         url: String,
@@ -34,9 +35,7 @@ pub enum EndpointError {
         problem: &'static str,
     },
     /// The scheme is not spoken.
-    #[error(
-        "target {url:?} asks for {scheme:?}: only http is spoken so far, put a TLS-terminating proxy in front"
-    )]
+    #[error("target {url:?} asks for {scheme:?}: http and https are spoken")]
     Scheme {
         /// The text.
         url: String,
@@ -44,7 +43,7 @@ pub enum EndpointError {
         scheme: String,
     },
     /// The host has no address.
-    #[error("cannot resolve {host}:{port}")]
+    #[error("cannot resolve {host}: check the name in the target, and this machine's DNS")]
     Resolve {
         /// The host.
         host: String,
@@ -56,29 +55,33 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// Takes a base URL apart: `http://host`, `http://host:8000`, `http://[::1]:8000/prefix`.
+    /// Takes a base URL apart: `http://host:8000`, `https://host`, `http://[::1]:8000/prefix`.
     ///
     /// # Errors
-    /// The text is no URL, has no host, has a query or user information, or another scheme than `http`.
+    /// The text is no URL, has no host, has a query, a fragment or user information, or another scheme than `http` and `https`.
     pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
         // Every text of an error, also that of a URL which cannot be taken apart.
         let shown = without_secrets(url);
         let incomplete = |problem| EndpointError::Incomplete { url: shown.clone(), problem };
         let uri: Uri =
             url.trim().parse().map_err(|source| EndpointError::NotAUrl { url: shown.clone(), source })?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let https = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             Some(other) => {
                 return Err(EndpointError::Scheme { url: shown, scheme: other.to_owned() });
             }
             None => return Err(incomplete("has no scheme")),
-        }
+        };
         let authority = uri.authority().ok_or_else(|| incomplete("has no host"))?;
         if authority.as_str().contains('@') {
             return Err(incomplete("carries user information, which would be recorded"));
         }
         if uri.query().is_some() {
             return Err(incomplete("has a query"));
+        }
+        if url.contains('#') {
+            return Err(incomplete("has a fragment"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
@@ -90,9 +93,11 @@ impl Endpoint {
                 let port = text.parse().ok().filter(|port| *port != 0);
                 port.ok_or_else(|| incomplete("has no port from 1 to 65535"))?
             }
+            _ if https => 443,
             _ => 80,
         };
         Ok(Endpoint {
+            https,
             host,
             port,
             authority: authority.as_str().to_owned(),
@@ -105,14 +110,20 @@ impl Endpoint {
         &self.host
     }
 
-    /// Port; 80 where the URL names none.
+    /// Whether TLS is spoken.
+    pub fn is_https(&self) -> bool {
+        self.https
+    }
+
+    /// Port; 80, or 443 with TLS, where the URL names none.
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The URL again, without anything secret.
     pub fn url(&self) -> String {
-        format!("http://{}{}", self.authority, self.base_path)
+        let scheme = if self.https { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.base_path)
     }
 
     /// Value of the `Host` header.
@@ -171,12 +182,16 @@ mod tests {
         assert_eq!(endpoint.resolve().unwrap()[0].to_string(), "[::1]:8000");
         let plain = Endpoint::parse("http://localhost").unwrap();
         assert_eq!((plain.port(), plain.url().as_str()), (80, "http://localhost"));
+        assert!(!plain.is_https());
+        let secure = Endpoint::parse("https://api.example/base/").unwrap();
+        assert_eq!((secure.port(), secure.url().as_str()), (443, "https://api.example/base"));
+        assert!(secure.is_https());
     }
 
     #[test]
     fn what_is_no_base_url_is_refused_with_the_remedy() {
         for (url, part) in [
-            ("https://api.example", "only http is spoken"),
+            ("ftp://api.example", "http and https are spoken"),
             ("127.0.0.1:80", "http://HOST:PORT"),
             ("http://host/?q=1", "has a query"),
             ("", "http://HOST:PORT"),

@@ -4,6 +4,10 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 
+use tracewheel_net::tls::{TlsError, TlsErrorKind};
+
+use crate::io::EndlessHead;
+
 /// No connection could be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect: {kind}")]
@@ -23,8 +27,14 @@ pub enum ConnectErrorKind {
     TimedOut,
     /// The address can't be reached from here.
     Unreachable,
-    /// This process or system has no file descriptor, port or memory left: the generator's fault, not the target's.
+    /// This process or system has no file descriptor left: the generator's fault, not the target's.
+    Descriptors,
+    /// This machine has no port or memory left: the generator's fault, not the target's.
     LocalLimit,
+    /// TCP stood, TLS did not.
+    Tls(TlsErrorKind),
+    /// TCP stood, and the TLS handshake was not over in time.
+    TlsTimedOut,
     /// Anything else.
     Other,
 }
@@ -36,7 +46,10 @@ impl ConnectErrorKind {
             ConnectErrorKind::Refused => "refused",
             ConnectErrorKind::TimedOut => "timed out",
             ConnectErrorKind::Unreachable => "unreachable",
+            ConnectErrorKind::Descriptors => "no file descriptor left",
             ConnectErrorKind::LocalLimit => "local limit",
+            ConnectErrorKind::Tls(kind) => kind.as_str(),
+            ConnectErrorKind::TlsTimedOut => "TLS handshake timed out",
             ConnectErrorKind::Other => "other",
         }
     }
@@ -60,11 +73,17 @@ impl From<io::Error> for ConnectError {
             K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown => ConnectErrorKind::Unreachable,
             K::AddrNotAvailable | K::AddrInUse | K::OutOfMemory => ConnectErrorKind::LocalLimit,
             _ if source.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
-                ConnectErrorKind::LocalLimit
+                ConnectErrorKind::Descriptors
             }
             _ => ConnectErrorKind::Other,
         };
         ConnectError { kind, source }
+    }
+}
+
+impl From<TlsError> for ConnectError {
+    fn from(error: TlsError) -> Self {
+        ConnectError { kind: ConnectErrorKind::Tls(error.kind), source: io::Error::other(error.detail) }
     }
 }
 
@@ -86,10 +105,20 @@ pub enum ExchangeErrorKind {
     /// The connection broke after the request (or part of it) left and before a byte of the answer came: whether the
     /// server acted on the request can't be known.
     ResetBeforeResponse,
-    /// The connection broke within the answer's head or body.
+    /// The connection broke within the answer's head.
+    ResetInHead,
+    /// The connection broke within the answer's body.
     ResetMidResponse,
     /// The answer is not HTTP/1.1.
     Malformed,
+    /// The answer is TLS: the port wants https.
+    AnsweredTls,
+    /// The answer is HTTP/2.
+    AnsweredHttp2,
+    /// The answer's body breaks its own framing.
+    BadFraming,
+    /// The answer's head is larger than any sensible one, or never ends.
+    HeadTooLarge,
     /// The answer's body is larger than the limit.
     BodyTooLarge,
     /// The caller gave up: a time-out, a cancellation, the end of the run.
@@ -102,8 +131,13 @@ impl ExchangeErrorKind {
         match self {
             ExchangeErrorKind::ClosedBeforeWrite => "closed before write",
             ExchangeErrorKind::ResetBeforeResponse => "reset before response",
+            ExchangeErrorKind::ResetInHead => "reset in head",
             ExchangeErrorKind::ResetMidResponse => "reset mid response",
             ExchangeErrorKind::Malformed => "malformed response",
+            ExchangeErrorKind::AnsweredTls => "TLS answer to plain HTTP",
+            ExchangeErrorKind::AnsweredHttp2 => "HTTP/2 answer",
+            ExchangeErrorKind::BadFraming => "bad body framing",
+            ExchangeErrorKind::HeadTooLarge => "head too large",
             ExchangeErrorKind::BodyTooLarge => "body too large",
             ExchangeErrorKind::Aborted => "aborted",
         }
@@ -128,20 +162,62 @@ pub(crate) fn chain(error: &hyper::Error) -> String {
     text
 }
 
-/// The answer was not HTTP (bad head, bad chunk framing), as opposed to a connection that broke.
-pub(crate) fn is_malformed(error: &hyper::Error) -> bool {
+/// What a broken exchange is, as far as hyper's error says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The connection broke.
+    Connection,
+    /// The bytes are not HTTP (bad head, bad chunk framing).
+    Protocol,
+    /// The head is too large.
+    HeadTooLarge,
+}
+
+/// What a broken exchange is.
+pub(crate) fn broken(error: &hyper::Error) -> Broken {
+    if error.is_parse_too_large() {
+        return Broken::HeadTooLarge;
+    }
     if error.is_parse() {
-        return true;
+        return Broken::Protocol;
     }
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(io) = inner.downcast_ref::<io::Error>() {
-            return matches!(io.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData);
+            return match io.kind() {
+                // What is inside is our own word: the head had no end.
+                _ if io.get_ref().is_some_and(|inner| inner.is::<EndlessHead>()) => Broken::HeadTooLarge,
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Broken::Protocol,
+                _ => Broken::Connection,
+            };
         }
-        if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
-            return true;
+        match inner.downcast_ref::<hyper::Error>() {
+            Some(inner) if inner.is_parse_too_large() => return Broken::HeadTooLarge,
+            Some(inner) if inner.is_parse() => return Broken::Protocol,
+            _ => cause = inner.source(),
         }
-        cause = inner.source();
     }
-    false
+    Broken::Connection
+}
+
+/// What else than HTTP/1.1 an answer's first bytes are, with the remedy.
+pub(crate) fn foreign(greeting: &[u8]) -> Option<(ExchangeErrorKind, &'static str)> {
+    match greeting {
+        // An alert or a handshake message, TLS 1.0 to 1.3.
+        [0x15 | 0x16, 3, 0..=4, ..] => {
+            Some((ExchangeErrorKind::AnsweredTls, "the port speaks TLS: write the target as https://"))
+        }
+        // A SETTINGS or GOAWAY frame on stream 0.
+        [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..] => Some((
+            ExchangeErrorKind::AnsweredHttp2,
+            "the port speaks HTTP/2 only: HTTP/1.1 is what tracewheel speaks",
+        )),
+        _ => None,
+    }
+}
+
+/// The beginning of an answer on one line.
+pub(crate) fn shown(greeting: &[u8]) -> String {
+    let line = greeting.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    format!("the answer begins with \"{}\"", line.escape_ascii())
 }

@@ -13,7 +13,7 @@ use tracewheel_clock::{Clock, RunNs};
 use tracewheel_net::{ReadStamp, WriteMarks};
 
 use crate::connection::{H1Connection, RequestBody};
-use crate::error::{ExchangeError, ExchangeErrorKind, chain, is_malformed};
+use crate::error::{Broken, ExchangeError, ExchangeErrorKind, broken, chain, foreign, shown};
 use crate::request::PreparedRequest;
 
 type HeadFuture = Pin<
@@ -252,6 +252,7 @@ impl Exchange {
             let detail = format!("status {} came before the request was written", response.status().as_u16());
             return self.end(Some(ExchangeError { kind: ExchangeErrorKind::ClosedBeforeWrite, detail }));
         }
+        self.connection.valve.head_done();
         let (head, body) = response.into_parts();
         self.ends_by_close =
             !head.headers.contains_key(CONTENT_LENGTH) && !head.headers.contains_key(TRANSFER_ENCODING);
@@ -300,16 +301,35 @@ impl Exchange {
 
     fn fail(&mut self, error: &hyper::Error) -> Step {
         let nothing_left = self.connection.stamps.write_marks().bytes == 0;
-        let kind = if nothing_left && self.outcome.response.is_none() {
-            ExchangeErrorKind::ClosedBeforeWrite
-        } else if is_malformed(error) {
-            ExchangeErrorKind::Malformed
-        } else if self.outcome.reads.is_empty() {
-            ExchangeErrorKind::ResetBeforeResponse
-        } else {
-            ExchangeErrorKind::ResetMidResponse
+        let in_head = self.outcome.response.is_none();
+        let mut detail = chain(error);
+        let kind = match broken(error) {
+            _ if nothing_left && in_head => ExchangeErrorKind::ClosedBeforeWrite,
+            Broken::HeadTooLarge => ExchangeErrorKind::HeadTooLarge,
+            Broken::Protocol if in_head => {
+                let greeting = self.connection.valve.greeting();
+                let (kind, hint) = match foreign(&greeting) {
+                    Some((kind, hint)) => (kind, hint.to_owned()),
+                    None => (ExchangeErrorKind::Malformed, shown(&greeting)),
+                };
+                detail = format!("{hint} ({detail})");
+                kind
+            }
+            Broken::Protocol => ExchangeErrorKind::BadFraming,
+            Broken::Connection if self.outcome.reads.is_empty() => ExchangeErrorKind::ResetBeforeResponse,
+            Broken::Connection if in_head => {
+                // A TLS alert is short: hyper waits for more, and the peer closes.
+                match foreign(&self.connection.valve.greeting()) {
+                    Some((kind, hint)) => {
+                        detail = format!("{hint} ({detail})");
+                        kind
+                    }
+                    None => ExchangeErrorKind::ResetInHead,
+                }
+            }
+            Broken::Connection => ExchangeErrorKind::ResetMidResponse,
         };
-        self.end(Some(ExchangeError { kind, detail: chain(error) }))
+        self.end(Some(ExchangeError { kind, detail }))
     }
 
     fn end(&mut self, error: Option<ExchangeError>) -> Step {

@@ -2,46 +2,132 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::AsyncWrite;
-use tracewheel_net::StampedStream;
+use tracewheel_net::tls::TlsStream;
+use tracewheel_net::{StampedStream, StreamStamps};
 
 /// Bytes that one read may bring. A token stream's chunks are far smaller; a flood fills it.
 const READ_BYTES: usize = 32 * 1024;
+/// First bytes of an answer that are kept, to say what came where HTTP was expected.
+const GREETING_BYTES: usize = 64;
+/// Bytes that may come before an answer's head is whole, informational answers included.
+const HEAD_BYTES: usize = 1 << 20;
 
-/// Whether bytes may leave. Shared by the adapter inside hyper's connection and the exchange outside; both live in one
-/// task, the atomic only satisfies `Send`. (That a large body leaves in slices is the stream's own doing.)
+/// What the adapter inside hyper's connection and the exchange outside share: whether bytes may leave, and how the answer
+/// began. Both live in one task; atomics and lock only satisfy `Send`. (That a large body leaves in slices is the
+/// stream's own doing.)
 #[derive(Debug, Default)]
-pub(crate) struct Valve(AtomicBool);
+pub(crate) struct Valve {
+    open: AtomicBool,
+    arrivals: Mutex<Arrivals>,
+}
+
+/// How the answer of the present exchange began.
+#[derive(Debug, Default)]
+struct Arrivals {
+    greeting: Vec<u8>,
+    /// Bytes that came while the head was not whole.
+    head_bytes: usize,
+    head_done: bool,
+}
 
 impl Valve {
     pub(crate) fn open(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.open.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn shut(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.open.store(false, Ordering::Relaxed);
     }
 
     fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// A new exchange begins: nothing of its answer has come.
+    pub(crate) fn begin_exchange(&self) {
+        let mut arrivals = self.arrivals();
+        arrivals.greeting.clear();
+        (arrivals.head_bytes, arrivals.head_done) = (0, false);
+    }
+
+    /// The answer's head is whole: what follows is counted by others.
+    pub(crate) fn head_done(&self) {
+        self.arrivals().head_done = true;
+    }
+
+    /// The first bytes of the answer.
+    pub(crate) fn greeting(&self) -> Vec<u8> {
+        self.arrivals().greeting.clone()
+    }
+
+    /// Notes what came; refuses a head without end.
+    fn note(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut arrivals = self.arrivals();
+        if arrivals.head_done {
+            return Ok(());
+        }
+        let missing = GREETING_BYTES - arrivals.greeting.len();
+        arrivals.greeting.extend_from_slice(&bytes[..bytes.len().min(missing)]);
+        arrivals.head_bytes += bytes.len();
+        if arrivals.head_bytes > HEAD_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, EndlessHead));
+        }
+        Ok(())
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// hyper's view of a [`StampedStream`].
+/// More than 1 MiB came and the answer's head is not whole.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {HEAD_BYTES} bytes came before the answer's head was whole")]
+pub(crate) struct EndlessHead;
+
+/// What carries the bytes.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(StampedStream),
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    pub(crate) fn tcp(&self) -> &StampedStream {
+        match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.tcp(),
+        }
+    }
+
+    pub(crate) fn stamps(&self) -> StreamStamps {
+        self.tcp().stamps()
+    }
+
+    fn poll_read_slice(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) => tcp.poll_read_slice(cx, into),
+            Stream::Tls(tls) => tls.poll_read_slice(cx, into),
+        }
+    }
+}
+
+/// hyper's view of a [`Stream`].
 #[derive(Debug)]
 pub(crate) struct StampedIo {
-    stream: StampedStream,
+    stream: Stream,
     valve: Arc<Valve>,
     scratch: Box<[u8]>,
 }
 
 impl StampedIo {
-    pub(crate) fn new(stream: StampedStream, valve: Arc<Valve>) -> Self {
+    pub(crate) fn new(stream: Stream, valve: Arc<Valve>) -> Self {
         StampedIo { stream, valve, scratch: vec![0; READ_BYTES].into_boxed_slice() }
     }
 }
@@ -57,6 +143,7 @@ impl Read for StampedIo {
         let into = &mut this.scratch[..limit];
         match this.stream.poll_read_slice(cx, into) {
             Poll::Ready(Ok(read)) => {
+                this.valve.note(&this.scratch[..read])?;
                 buf.put_slice(&this.scratch[..read]);
                 Poll::Ready(Ok(()))
             }
@@ -68,16 +155,11 @@ impl Read for StampedIo {
 
 impl Write for StampedIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if !this.valve.is_open() {
-            // No waker is kept: whoever opens the valve polls.
-            return Poll::Pending;
-        }
-        Pin::new(&mut this.stream).poll_write(cx, buf)
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
     fn poll_write_vectored(
@@ -86,17 +168,30 @@ impl Write for StampedIo {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if !this.valve.is_open() {
-            return Poll::Pending;
+        match (&mut this.stream, this.valve.is_open()) {
+            (Stream::Plain(tcp), true) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            // No waker is kept: whoever opens the valve polls.
+            (Stream::Plain(_), false) => Poll::Pending,
+            (Stream::Tls(tls), true) => tls.poll_write_slice(cx, bufs),
+            // What can be done ahead of time is: the bytes are encrypted, and held.
+            (Stream::Tls(tls), false) => tls.poll_accept(bufs),
         }
-        Pin::new(&mut this.stream).poll_write_vectored(cx, bufs)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        match (&mut this.stream, this.valve.is_open()) {
+            (Stream::Plain(tcp), _) => Pin::new(tcp).poll_flush(cx),
+            (Stream::Tls(tls), true) => tls.poll_send(cx),
+            (Stream::Tls(tls), false) if tls.holds_bytes() => Poll::Pending,
+            (Stream::Tls(_), false) => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        match &mut self.get_mut().stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => tls.poll_shutdown(cx),
+        }
     }
 }

@@ -19,9 +19,12 @@ mod exchange;
 mod io;
 mod request;
 
-pub use crate::connection::{ConnectStamps, H1Connection};
+pub use crate::connection::{ConnectStamps, H1Connection, Opening};
 pub use crate::endpoint::{Endpoint, EndpointError};
 pub use crate::error::{ConnectError, ConnectErrorKind, ExchangeError, ExchangeErrorKind};
 pub use crate::exchange::{BodyMark, Exchange, ExchangeLimits, ExchangeOutcome, Response};
 pub use crate::request::PreparedRequest;
+pub use tracewheel_net::tls::{
+    CertificateFacts, TlsClient, TlsConfigError, TlsErrorKind, TlsFacts, TlsRoots,
+};
 pub use tracewheel_net::{ReadStamp, WriteMarks};

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // In a test an unwrap is an assertion.
 
+#[path = "../../tracewheel-net/tests/support/pki.rs"]
+mod pki;
 #[path = "support/script.rs"]
 mod script;
 
@@ -16,7 +18,7 @@ use tracewheel_transport::{
     PreparedRequest,
 };
 
-use script::Act::{Close, Pause, Read, Reset, Send, Wait};
+use script::Act::{Bytes as Raw, Close, Pause, Read, Repeat, Reset, Send, Wait};
 use script::{Server, serve};
 
 const OK_EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -255,7 +257,7 @@ async fn a_reset_before_the_answer_is_told_from_one_within_it() {
 
     let in_head = serve(vec![vec![Read(0), Send("HTTP/1.1 200 OK\r\nconten"), Pause(3), Close]]);
     let (outcome, _) = once(&in_head, "").await;
-    assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::ResetMidResponse));
+    assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::ResetInHead));
 
     for end in [Reset, Close] {
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
@@ -278,16 +280,55 @@ async fn a_short_content_length_body_is_a_reset_within_the_answer() {
 }
 
 #[tokio::test]
-async fn garbage_is_malformed_in_the_head_and_in_the_chunk_framing() {
-    for answer in [
-        "SSH-2.0-OpenSSH_9.6\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n",
-        "HTTP/1.1 200 OK\r\ncontent-length: nine\r\n\r\n",
+async fn garbage_is_malformed_in_the_head_and_bad_framing_in_the_body() {
+    for (answer, kind, said) in [
+        ("SSH-2.0-OpenSSH_9.6\r\n\r\n", ExchangeErrorKind::Malformed, "begins with \"SSH-2.0-OpenSSH_9.6\""),
+        ("HTTP/1.1 200 OK\r\ncontent-length: nine\r\n\r\n", ExchangeErrorKind::Malformed, "content-length"),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+            ExchangeErrorKind::BadFraming,
+            "chunk",
+        ),
     ] {
         let server = serve(vec![vec![Read(0), Send(answer), Pause(5), Close]]);
         let (outcome, connection) = once(&server, "").await;
-        assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::Malformed), "{answer:?}: {outcome:?}");
+        assert_eq!(error_kind(&outcome), Some(kind), "{answer:?}: {outcome:?}");
+        let detail = outcome.error.unwrap().detail;
+        assert!(detail.contains(said), "{detail}");
         assert!(connection.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_speaks_tls_or_http2_is_named() {
+    // An alert as OpenSSL and rustls send it to plain HTTP, and the SETTINGS frame that an h2c server begins with.
+    let alert: &[u8] = b"\x15\x03\x01\x00\x02\x02\x46";
+    let settings: &[u8] = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64";
+    for (bytes, kind, said) in [
+        (alert, ExchangeErrorKind::AnsweredTls, "https://"),
+        (settings, ExchangeErrorKind::AnsweredHttp2, "HTTP/2"),
+    ] {
+        let server = serve(vec![vec![Read(0), Raw(bytes), Pause(5), Close]]);
+        let (outcome, _) = once(&server, "").await;
+        assert_eq!(error_kind(&outcome), Some(kind), "{outcome:?}");
+        assert!(outcome.error.unwrap().detail.contains(said));
+    }
+}
+
+#[tokio::test]
+async fn a_head_without_end_and_informational_answers_without_end_are_bounded() {
+    for (first, again) in [
+        ("HTTP/1.1 200 OK\r\n", "x-header: 0123456789012345678901234567890123456789\r\n"),
+        ("HTTP/1.1 200 OK\r\nx: ", "01234567890123456789012345678901234567890123456789"),
+        ("", "HTTP/1.1 100 Continue\r\n\r\n"),
+    ] {
+        let server = serve(vec![vec![Read(0), Send(first), Repeat(again)]]);
+        let (outcome, connection) = once(&server, "").await;
+        assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::HeadTooLarge), "{again:?}");
+        let bytes: u64 = outcome.reads.iter().map(|read| u64::from(read.bytes)).sum();
+        assert!(bytes <= (1 << 20) + (32 << 10), "{bytes}");
+        assert!(connection.is_none());
+        server.join();
     }
 }
 

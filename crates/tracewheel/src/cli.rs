@@ -196,7 +196,7 @@ pub(crate) struct ReplayArgs {
     /// Scenario file; flags override it. `tracewheel.toml` in this folder is taken when it is there.
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
-    /// Where to send, for example `http://127.0.0.1:8000` (plain HTTP/1.1). Needed, here or in the scenario.
+    /// Where to send, for example `http://127.0.0.1:8000` or `https://api.example` (HTTP/1.1). Needed, here or in the scenario.
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<String>,
     /// Wire protocol. Needed, here or in the scenario.
@@ -211,6 +211,13 @@ pub(crate) struct ReplayArgs {
     /// File that holds the API key.
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    /// PEM file of the certificates that an https target is trusted by, instead of the system's; a self-signed server's own
+    /// certificate may stand there. Without it `SSL_CERT_FILE` is taken, then the system's.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Name that the target's certificate must be for, where it is not the target's host.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_name: Option<String>,
     /// Start of the window, as an offset from the first request, for example `5m`.
     #[arg(long, value_name = "OFFSET", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) from: Option<i64>,

@@ -39,6 +39,8 @@ struct Target {
     model: Option<String>,
     api_key_env: Option<String>,
     api_key_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    tls_name: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,6 +125,8 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         model: args.model.or(file.target.model),
         api_key_env: args.api_key_env.or(file.target.api_key_env.filter(|_| !key_by_flag)),
         api_key_file: args.api_key_file.or(file.target.api_key_file.filter(|_| !key_by_flag).map(beside)),
+        ca_file: args.ca_file.or(file.target.ca_file.map(beside)),
+        tls_name: args.tls_name.or(file.target.tls_name),
         from: args.from.or(file.window.from),
         to: args.to.or(file.window.to),
         speed: args.speed.or(file.replay.speed),

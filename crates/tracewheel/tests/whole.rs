@@ -20,7 +20,11 @@ mod imports;
 mod memory;
 #[path = "whole/misuse.rs"]
 mod misuse;
+#[path = "../../tracewheel-net/tests/support/pki.rs"]
+mod pki;
 #[path = "whole/secrets.rs"]
 mod secrets;
+#[path = "whole/tls.rs"]
+mod tls;
 #[path = "whole/truth.rs"]
 mod truth;

@@ -11,6 +11,8 @@ pub struct TargetSection {
     pub url: String,
     /// Addresses that the name resolved to, with port.
     pub resolved_addresses: Vec<String>,
+    /// Time that resolving the name took, once, before the run; no part of any latency.
+    pub resolve_ns: Option<i64>,
     /// The `server` header of its answers.
     pub server_header: Option<String>,
     /// Models asked for.
@@ -69,6 +71,22 @@ pub struct TlsSection {
     pub resumption: Option<bool>,
     /// Whether the certificate was verified.
     pub verified: Option<bool>,
+    /// Name that the certificate had to be for; also sent as SNI.
+    pub name: Option<String>,
+    /// Where the trusted certificates came from.
+    pub roots: Option<String>,
+    /// Whom the server's certificate is for, as it says itself.
+    pub certificate_subject: Option<String>,
+    /// Who issued it.
+    pub certificate_issuer: Option<String>,
+    /// Last moment of its validity, for example `2030-01-31T00:00:00Z`.
+    pub certificate_not_after: Option<String>,
+    /// SHA-256 of the certificate, in hexadecimal digits.
+    pub certificate_sha256: Option<String>,
+    /// Handshakes with a certificate.
+    pub handshakes_full: Option<u64>,
+    /// Handshakes that resumed an earlier session.
+    pub handshakes_resumed: Option<u64>,
 }
 
 /// Retries, budgets and connections.

@@ -57,6 +57,14 @@ pub(super) fn manifest() -> Manifest {
             alpn: text("http/1.1"),
             resumption: Some(false),
             verified: Some(true),
+            name: text("api.example"),
+            roots: text("/etc/ssl/certs/ca-certificates.crt (140 certificates)"),
+            certificate_subject: text("CN=api.example"),
+            certificate_issuer: text("CN=Example CA"),
+            certificate_not_after: text("2030-01-31T00:00:00Z"),
+            certificate_sha256: text("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
+            handshakes_full: Some(1),
+            handshakes_resumed: Some(0),
         }),
         policy: policy(),
         cache: CacheSection {
@@ -144,6 +152,7 @@ fn plan() -> PlanSection {
 fn target() -> TargetSection {
     TargetSection {
         url: "http://127.0.0.1:8000/v1".to_owned(),
+        resolve_ns: Some(1_500_000),
         resolved_addresses: vec!["127.0.0.1:8000".to_owned()],
         server_header: text("example"),
         models_asked: vec!["small".to_owned()],

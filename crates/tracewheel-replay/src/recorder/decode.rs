@@ -3,17 +3,25 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::HeaderValue;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use tracewheel_protocol::{Event, Provider, ReportedHeaders, ResponseHead, StreamEnd, Usage};
+use tracewheel_record::redact::{REDACTED, redact_url};
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow};
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Protocol, Reason, Source};
 use tracewheel_transport::{ExchangeOutcome, Response};
 
 use super::echo::without_prompt;
+use crate::config::Secret;
 use crate::message::EndedAttempt;
 use crate::stamp::best_ns;
 
 /// Bytes of an error's body that are kept.
 const ERROR_BODY_BYTES: usize = 2048;
+/// Bytes of a page that came where an answer was expected.
+const PAGE_BYTES: usize = 300;
+/// A shorter key can't be told from ordinary text.
+const MIN_KEY_BYTES: usize = 6;
 
 /// What an answer's body says.
 #[derive(Debug, Default)]
@@ -45,29 +53,39 @@ impl Decoded {
 }
 
 /// The attempt's row, and what its request takes from it.
-pub(super) fn attempt(provider: &dyn Provider, ended: &EndedAttempt) -> (AttemptRecord, Decoded) {
+pub(super) fn attempt(
+    provider: &dyn Provider,
+    secret: Option<&Secret>,
+    ended: &EndedAttempt,
+) -> (AttemptRecord, Decoded) {
     let mut record = frame(ended);
     let mut decoded = Decoded::default();
-    let Some(outcome) = &ended.outcome else {
-        record.error_body = transport_text(ended.detail.as_deref());
-        return (record, decoded);
-    };
-    milestones(&mut record, outcome);
-    let Some(response) = &outcome.response else {
-        record.error_body = transport_text(ended.detail.as_deref());
-        return (record, decoded);
-    };
-    headers(&mut record, &mut decoded, response);
-    body(&mut record, &mut decoded, provider, outcome, response);
-    if record.status == AttemptStatus::Failed && record.error_body.is_none() {
-        record.error_body = error_text(outcome, response).or_else(|| transport_text(ended.detail.as_deref()));
+    let mut said = None;
+    if let Some(outcome) = &ended.outcome {
+        milestones(&mut record, outcome);
+        if let Some(response) = &outcome.response {
+            headers(&mut record, &mut decoded, response);
+            said = body(&mut record, &mut decoded, provider, outcome, response);
+            if record.status == AttemptStatus::Failed {
+                said = what_was_said(outcome, response).or(said);
+            }
+        }
     }
-    if let Some(said) = &record.error_body
-        && let Cow::Owned(kept) = without_prompt(said)
-    {
-        record.error_body = Some(Arc::from(kept));
+    if record.status == AttemptStatus::Failed {
+        said = said.or_else(|| ended.detail.as_ref().map(|detail| format!("transport: {detail}")));
     }
+    record.error_body = said.map(|said| Arc::from(redacted(&said, secret)));
     (record, decoded)
+}
+
+/// What may be kept of a text: neither the key nor a piece of a prompt. (What looks like any other secret is taken out by
+/// the run's writer.)
+fn redacted(said: &str, secret: Option<&Secret>) -> String {
+    let said = match secret.map(|secret| secret.expose().trim()).filter(|key| key.len() >= MIN_KEY_BYTES) {
+        Some(key) => Cow::Owned(said.replace(key, REDACTED)),
+        None => Cow::Borrowed(said),
+    };
+    cut(&without_prompt(&said), ERROR_BODY_BYTES).to_owned()
 }
 
 fn frame(ended: &EndedAttempt) -> AttemptRecord {
@@ -81,6 +99,7 @@ fn frame(ended: &EndedAttempt) -> AttemptRecord {
         released_ns: Some(ended.released_ns),
         connect_start_ns: fresh.map(|used| used.connect_start_ns),
         connected_ns: fresh.map(|used| used.connected_ns),
+        tls_ns: fresh.and_then(|used| used.tls_ns),
         end_ns: Some(ended.end_ns),
         connection: used.map(|used| used.number),
         connection_reused: used.map(|used| used.reused),
@@ -139,8 +158,8 @@ fn body(
     provider: &dyn Provider,
     outcome: &ExchangeOutcome,
     response: &Response,
-) {
-    let content_type = response.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+) -> Option<String> {
+    let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let head = ResponseHead { status: response.status.as_u16(), content_type };
     let mut decoder = provider.decoder(&head);
     let mut events = Vec::with_capacity(outcome.marks.len() * 2);
@@ -167,9 +186,24 @@ fn body(
     if record.request_id.is_none() {
         record.request_id = meta.id.as_deref().map(Arc::from);
     }
-    if let Some(error) = decoder.error() {
-        record.error_body = Some(Arc::from(error.body.as_str()));
+    match (decoder.error(), end) {
+        (Some(error), _) => Some(error.body.clone()),
+        (None, StreamEnd::Malformed { what, .. }) => Some(not_the_dialect(&what, content_type, outcome)),
+        _ => None,
     }
+}
+
+/// What was wrong with a body that is not what its dialect says. Nothing of it is shown if it began as an answer: that
+/// would be output.
+fn not_the_dialect(what: &str, content_type: Option<&str>, outcome: &ExchangeOutcome) -> String {
+    let content_type = content_type.unwrap_or("none");
+    let body = match outcome.body.trim_ascii_start() {
+        page @ [b'<', ..] => {
+            format!(": {}", cut(&String::from_utf8_lossy(&page[..page.len().min(PAGE_BYTES)]), PAGE_BYTES))
+        }
+        _ => String::new(),
+    };
+    format!("{what} (content type {content_type}){body}")
 }
 
 /// Why a whole answer with a good status is no success after all.
@@ -212,15 +246,80 @@ fn times(decoded: &mut Decoded, events: &[EventRow], outcome: &ExchangeOutcome) 
 
 /// The beginning of what the server said about an error; the writer redacts it. The body of an answer that had begun
 /// well is output, not an error, and is never kept.
-fn error_text(outcome: &ExchangeOutcome, response: &Response) -> Option<Arc<str>> {
-    if response.status.as_u16() < 400 || outcome.body.is_empty() {
+fn what_was_said(outcome: &ExchangeOutcome, response: &Response) -> Option<String> {
+    let status = response.status.as_u16();
+    let header = |name| response.headers.get(name).map(HeaderValue::as_bytes).map(String::from_utf8_lossy);
+    if (300..400).contains(&status) {
+        let place = header(LOCATION).map_or("nowhere".to_owned(), |place| redact_url(&place));
+        return Some(format!("redirected to {place}; not followed"));
+    }
+    if status < 400 || outcome.body.is_empty() {
         return None;
     }
-    let text = String::from_utf8_lossy(&outcome.body[..outcome.body.len().min(ERROR_BODY_BYTES)]);
-    Some(Arc::from(text.as_ref()))
+    if let Some(coding) = header(CONTENT_ENCODING).filter(|coding| coding != "identity") {
+        return Some(format!(
+            "[{} bytes of content encoded as {coding}, which was not asked for]",
+            outcome.body.len()
+        ));
+    }
+    // Some bytes more: what is taken out makes room, and a character at the cut is not mistaken for a broken one.
+    let start = &outcome.body[..outcome.body.len().min(2 * ERROR_BODY_BYTES)];
+    Some(match text(start) {
+        Some(text) => text.to_owned(),
+        None => binary(start, outcome.body.len(), header(CONTENT_TYPE).as_deref()),
+    })
 }
 
-/// What our own layers said.
-fn transport_text(detail: Option<&str>) -> Option<Arc<str>> {
-    detail.map(|detail| Arc::from(format!("transport: {detail}")))
+/// Bytes as text, without a character that is cut at the end; `None` for what is no text.
+fn text(bytes: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return None,
+    };
+    let control = |letter: char| letter.is_control() && !letter.is_ascii_whitespace() && letter != '\u{1b}';
+    (!text.contains(control)).then_some(text)
+}
+
+/// A body that is no text, described.
+fn binary(start: &[u8], len: usize, content_type: Option<&str>) -> String {
+    let digits: String = start.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let content_type = content_type.unwrap_or("none");
+    format!("[{len} bytes that are no text, content type {content_type}, beginning with {digits}]")
+}
+
+/// At most so many bytes of a text, cut at a character.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_told_from_what_is_none_also_when_a_character_is_cut() {
+        assert_eq!(text("né".as_bytes()), Some("né"));
+        assert_eq!(text(&"né".as_bytes()[..2]), Some("n"), "the cut character is left out");
+        assert_eq!(text(b"{\"a\":\r\n\t1}"), Some("{\"a\":\r\n\t1}"));
+        assert_eq!(text(b"\x1f\x8b\x08\x00"), None);
+        assert_eq!(text(b"a\0b"), None);
+        assert_eq!(text(b"\xffabc"), None);
+        assert_eq!(
+            binary(b"\x1f\x8b\x08", 3, Some("application/gzip")),
+            "[3 bytes that are no text, content type application/gzip, beginning with 1f8b08]"
+        );
+    }
+
+    #[test]
+    fn neither_the_key_nor_half_a_character_is_kept() {
+        let key = Secret::new("hunter-22 ");
+        let said = format!("wrong key hunter-22: {}", "é".repeat(ERROR_BODY_BYTES));
+        let kept = redacted(&said, Some(&key));
+        assert!(kept.starts_with("wrong key [redacted]: éé") && kept.len() <= ERROR_BODY_BYTES, "{kept}");
+        assert_eq!(redacted("a b", Some(&Secret::new("b"))), "a b", "a key of one letter is none");
+    }
 }

@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tracewheel_record::redact::redact_text;
 use tracewheel_record::{AttemptRecord, HealthRecord, RequestRecord};
 use tracewheel_timeline::vocab::{Phase, Reason, RequestStatus};
 
 use crate::event::LATE_BOUND_NS;
 use crate::histogram::Histogram;
 use crate::message::EndedAttempt;
-use crate::report::{Counts, Quantiles};
+use crate::report::{Counts, FirstFailure, Quantiles};
 
 use super::decode::Decoded;
 
+/// Characters of the first failure's words that are told.
+const SAID_CHARS: usize = 300;
 /// Different names kept of models, fingerprints and servers.
 const MAX_NAMES: usize = 32;
 
@@ -45,6 +48,7 @@ pub(crate) struct Totals {
     pub(crate) kernel_stamps: Option<bool>,
     pub(crate) clock: ClockTrack,
     failures_in_a_row: u64,
+    pub(crate) first_failure: Option<FirstFailure>,
 }
 
 /// The clock's offset over a run.
@@ -94,7 +98,7 @@ impl Totals {
             return;
         }
         self.attempts += 1;
-        if record.reason == Some(Reason::LocalResources) {
+        if matches!(record.reason, Some(Reason::LocalResources | Reason::LocalDescriptors)) {
             self.local_failures += 1;
         }
         self.last_end_ns = self.last_end_ns.max(Some(ended.end_ns));
@@ -110,6 +114,24 @@ impl Totals {
             self.lateness.record(written - ended.due_ns);
             self.late_over_bound += u64::from(written - ended.due_ns > LATE_BOUND_NS);
         }
+    }
+
+    /// Keeps the first request that failed.
+    pub(super) fn note_failure(&mut self, request: &RequestRecord, last: &AttemptRecord) {
+        if self.first_failure.is_some()
+            || request.phase != Phase::Measure
+            || request.status != RequestStatus::Failed
+        {
+            return;
+        }
+        let Some(reason) = request.reason else { return };
+        self.first_failure = Some(FirstFailure {
+            row: request.row,
+            reason,
+            http_status: last.http_status,
+            said: last.error_body.as_deref().map(one_line),
+            remedy: reason.remedy(),
+        });
     }
 
     /// Counts a request; the failed ones in a row so far.
@@ -166,6 +188,15 @@ impl Totals {
             e2e: self.e2e.quantiles(),
             output_tokens: self.output_tokens,
         }
+    }
+}
+
+/// The beginning of a text, redacted, on one line.
+fn one_line(text: &str) -> String {
+    let line: String = redact_text(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(SAID_CHARS) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
     }
 }
 

@@ -54,7 +54,15 @@ impl RetryPolicy {
     fn repeats(&self, failure: Failure<'_>) -> bool {
         match failure.reason {
             // A stream that had begun is never sent again: its beginning was handed over.
-            Reason::ResetMidStream | Reason::HttpProtocol | Reason::LimitExceeded | Reason::Internal => false,
+            Reason::ResetInHeaders
+            | Reason::ResetMidStream
+            | Reason::HttpProtocol
+            | Reason::HttpsExpected
+            | Reason::Http2Only
+            | Reason::HttpFraming
+            | Reason::HeadTooLarge
+            | Reason::LimitExceeded
+            | Reason::Internal => false,
             reason if reason.is_timeout() => self.on_timeout,
             reason if reason.is_connect() => self.on_connect_error,
             Reason::ResetBeforeResponse | Reason::StreamRefused => self.on_reset_before_response,
@@ -171,11 +179,21 @@ mod tests {
     #[test]
     fn broken_connections_and_time_outs_are_repeated_but_never_a_stream_that_had_begun() {
         let policy = RetryPolicy::openai_sdk();
-        for reason in [Reason::ConnectRefused, Reason::ResetBeforeResponse, Reason::TotalTimeout] {
+        for reason in [
+            Reason::ConnectRefused,
+            Reason::ResetBeforeResponse,
+            Reason::ResponseTimeout,
+            Reason::TotalTimeout,
+            Reason::TlsClosed,
+            // As the SDKs do, though it will hardly help.
+            Reason::TlsUntrusted,
+        ] {
             assert_eq!(broken(&policy, reason), after(SECOND / 2), "{reason}");
             assert_eq!(broken(&RetryPolicy::none(), reason), Verdict::Final, "{reason}");
         }
-        for reason in [Reason::ResetMidStream, Reason::HttpProtocol, Reason::LimitExceeded] {
+        for reason in
+            [Reason::ResetInHeaders, Reason::ResetMidStream, Reason::HttpProtocol, Reason::LimitExceeded]
+        {
             assert_eq!(broken(&policy, reason), Verdict::Final, "{reason}");
         }
         let careful = RetryPolicy { on_reset_before_response: false, ..RetryPolicy::openai_sdk() };

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tracewheel_clock::{Clock, RunClock};
 use tracewheel_protocol::{PROVIDERS, Provider, provider};
-use tracewheel_transport::{Endpoint, ExchangeLimits};
+use tracewheel_transport::{Endpoint, ExchangeLimits, TlsClient, TlsRoots};
 use tracewheel_workload::Plan;
 
+use crate::machine;
 use crate::manifest::Known;
 use crate::survey::Survey;
 use crate::worker::{Rules, Target};
@@ -20,6 +22,10 @@ pub(super) struct Checked {
     pub(super) provider: &'static dyn Provider,
     pub(super) endpoint: Endpoint,
     pub(super) addresses: Vec<SocketAddr>,
+    /// How long the target's name took to resolve.
+    pub(super) resolve_ns: i64,
+    /// Where the trusted certificates came from, for an `https` target.
+    pub(super) roots: Option<String>,
     pub(super) survey: Survey,
     pub(super) target: Arc<Target>,
     pub(super) rules: Arc<Rules>,
@@ -36,12 +42,16 @@ impl Checked {
             provider: self.provider,
             endpoint: &self.endpoint,
             addresses: &self.addresses,
+            resolve_ns: self.resolve_ns,
+            tls: self.roots.as_deref().zip(self.target.tls.as_ref()),
             nonce: self.nonce,
             workers: self.workers,
         }
     }
 }
 
+/// Descriptors kept for what is no connection: the run's files, timers, event loops, the terminal.
+const OWN_DESCRIPTORS: u64 = 48;
 /// Most sending threads: each is a runtime with its own wheel and queue.
 const MAX_WORKERS: u16 = 1024;
 
@@ -63,8 +73,13 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
         return Err(refuse("model", problem));
     }
+    let (tls, roots) = tls(&endpoint, config)?.unzip();
+    let clock = RunClock::start();
+    let before = clock.now();
     let addresses = endpoint.resolve().map_err(|source| ReplayError::Target { source })?;
+    let resolve_ns = clock.now().since(before);
     let target = Target {
+        tls,
         addr: reachable(&addresses, config.connect_timeout_ns),
         uri,
         host: endpoint.host_header(),
@@ -79,9 +94,32 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         provider,
         endpoint,
         addresses,
+        resolve_ns,
+        roots,
         survey,
         workers,
     })
+}
+
+/// TLS for an `https` target, and where its trusted certificates came from.
+fn tls(endpoint: &Endpoint, config: &ReplayConfig) -> Result<Option<(TlsClient, String)>, ReplayError> {
+    if !endpoint.is_https() {
+        let unused = [("ca_file", config.ca_file.is_some()), ("tls_name", config.tls_name.is_some())];
+        return match unused.iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                Err(refuse(option, format!("{} is not https: leave it out", endpoint.url())))
+            }
+            None => Ok(None),
+        };
+    }
+    let wrong = |source| ReplayError::Tls { source };
+    let roots = match &config.ca_file {
+        Some(path) => TlsRoots::from_file(path).map_err(wrong)?,
+        None => TlsRoots::system(),
+    };
+    let source = roots.source().to_owned();
+    let name = config.tls_name.as_deref().unwrap_or(endpoint.host());
+    Ok(Some((TlsClient::new(roots, name).map_err(wrong)?, source)))
 }
 
 fn refuse(option: &'static str, problem: String) -> ReplayError {
@@ -133,8 +171,16 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32) -> Rules {
         connect_timeout_ns: config.connect_timeout_ns,
         cancel_as_recorded: config.cancel_as_recorded,
         limits: ExchangeLimits { max_body_bytes: config.max_response_bytes },
+        descriptor_room: descriptor_room(machine::raise_descriptor_limit(), workers),
         max_connections: config.max_connections.map_or(usize::MAX, |most| (most / workers).max(1) as usize),
     }
+}
+
+/// Connections that one worker can have before descriptors run out. Some are left for the run's own files: a run whose
+/// target hangs must not fail to be recorded.
+fn descriptor_room(limit: Option<u64>, workers: u32) -> usize {
+    let room = limit.unwrap_or(u64::MAX).saturating_sub(OWN_DESCRIPTORS) / u64::from(workers);
+    usize::try_from(room).unwrap_or(usize::MAX).max(1)
 }
 
 /// The headers that every request carries.
@@ -174,4 +220,16 @@ fn reachable(addresses: &[SocketAddr], timeout_ns: i64) -> SocketAddr {
     let mut candidates = addresses.iter().filter(|_| addresses.len() > 1);
     let answering = candidates.find(|addr| TcpStream::connect_timeout(addr, timeout).is_ok());
     *answering.unwrap_or(&addresses[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runs_own_files_keep_their_descriptors_and_every_worker_gets_its_part() {
+        assert_eq!(descriptor_room(Some(1_048), 2), 500);
+        assert_eq!(descriptor_room(Some(10), 2), 1, "one connection is always tried");
+        assert!(descriptor_room(None, 1) > 1 << 30);
+    }
 }

@@ -1,5 +1,6 @@
 //! The calling thread of a run: gives the commands, follows the stop signal, shows progress.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -9,7 +10,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_record::{Manifest, RecordError};
-use tracewheel_transport::ConnectErrorKind;
+use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, WorkloadError};
 
 use crate::config::SECOND_NS;
@@ -18,7 +19,7 @@ use crate::message::ReadyRequest;
 use crate::prefetch::{Budget, Prefetch, Renderer};
 use crate::recorder::{Live, Recorded};
 use crate::shared::{Abort, Halt, Outbox, Shared};
-use crate::worker::{Answer, Command, Pace};
+use crate::worker::{Answer, Command, ConnectFailure, Pace, connect_reason};
 use crate::{
     Counts, ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopLevel, StopSignal, Tick,
 };
@@ -86,7 +87,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         }
         self.measure(worker_died);
         let gave_up = unreachable
-            .map(|kind| format!("cannot connect to {}: {kind}", self.checked.target.addr))
+            .map(|failure| unreachable_text(&self.checked.endpoint, self.checked.target.addr, &failure))
             .or_else(|| {
                 let failing = self.shared.aborted() == Some(Abort::TargetFailing);
                 let most = self.config.give_up_after_failures.unwrap_or(0);
@@ -102,7 +103,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     /// Opens connections before the first request; how many stand, and why none does.
-    fn warm(&mut self, worker_died: &dyn Fn() -> bool) -> (u32, Option<ConnectErrorKind>) {
+    fn warm(&mut self, worker_died: &dyn Fn() -> bool) -> (u32, Option<ConnectFailure>) {
         let wanted = self.warm_connections();
         let share = wanted.div_ceil(self.checked.workers).max(1);
         self.command(|_| Command::Warm { connections: share });
@@ -110,7 +111,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         self.await_workers(worker_died, |answer| match answer {
             Answer::Warmed { open, failure } => {
                 opened += open;
-                failed = failed.or(*failure);
+                failed = failed.take().or_else(|| failure.clone());
                 true
             }
             _ => false,
@@ -311,6 +312,13 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 }
 
+/// Why nothing was sent at all, with the remedy.
+fn unreachable_text(endpoint: &Endpoint, addr: SocketAddr, failure: &ConnectFailure) -> String {
+    let ConnectFailure { kind, detail } = failure;
+    let remedy = connect_reason(*kind).remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    format!("cannot connect to {} ({addr}): {kind}: {detail}{remedy}", endpoint.url())
+}
+
 /// Closes the run and says how it went.
 pub(super) fn report(
     recorded: Recorded,
@@ -343,6 +351,7 @@ pub(super) fn report(
         measured_ns: started_ns.zip(totals.last_end_ns).map_or(0, |(start, end)| (end - start).max(0)),
         stopped: conducted.stopped,
         gave_up: conducted.gave_up.clone(),
+        first_failure: totals.first_failure.clone(),
         warnings: Vec::new(),
     };
     manifest.warnings.extend(warnings(&report, totals.local_failures));
@@ -371,7 +380,7 @@ fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
     }
     if local_failures > 0 {
         warnings.push(format!(
-            "{local_failures} attempts failed because this machine ran out of file descriptors or ports (see ulimit -n)"
+            "{local_failures} attempts failed because this machine ran out of file descriptors or ports: raise ulimit -n, or lower --connections"
         ));
     }
     warnings

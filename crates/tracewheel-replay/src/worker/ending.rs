@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tracewheel_clock::{Clock, RunNs};
 use tracewheel_timeline::vocab::{AttemptStatus, Reason, RequestStatus};
-use tracewheel_transport::{ConnectErrorKind, ExchangeErrorKind, ExchangeOutcome};
+use tracewheel_transport::{ExchangeErrorKind, ExchangeOutcome};
 
 use crate::message::{EndedAttempt, RecorderMessage, close};
 use crate::retry::{Failure, Verdict, jitter, server_delay_ns};
@@ -44,18 +44,11 @@ impl Worker {
         self.end_attempt(number, AttemptEnd { status, reason, outcome: Some(outcome), end_ns, detail });
     }
 
-    pub(super) fn connect_failed(&mut self, flight: Option<u32>, kind: ConnectErrorKind, detail: String) {
-        self.connect_failure = Some(kind);
-        let Some(number) = flight else { return };
-        let flight = self.flights.get(number);
-        flight.stage = Stage::Unarmed;
-        if flight.released_ns.is_none() {
-            // Not yet due: another connection is tried when it is.
-            return;
-        }
+    /// Ends a released attempt that never got a connection.
+    pub(super) fn fail_unconnected(&mut self, number: u32, reason: Reason, detail: String) {
         let end = AttemptEnd {
             status: AttemptStatus::Failed,
-            reason: Some(connect_reason(kind)),
+            reason: Some(reason),
             outcome: None,
             end_ns: self.shared.clock.now().0,
             detail: Some(detail),
@@ -64,7 +57,14 @@ impl Worker {
     }
 
     pub(super) fn time_out(&mut self, number: u32) {
-        self.abort_attempt(number, AttemptStatus::Failed, Reason::TotalTimeout);
+        let flight = self.flights.get(number);
+        let reason = match flight.stage {
+            Stage::Starving | Stage::Unarmed => Reason::ConnectionLimit,
+            Stage::Connecting(_) if flight.starved => Reason::ConnectionLimit,
+            Stage::Connecting(_) => Reason::ConnectTimeout,
+            Stage::Armed(_) | Stage::Running(_) => Reason::TotalTimeout,
+        };
+        self.abort_attempt(number, AttemptStatus::Failed, reason);
     }
 
     /// The recorded client left now.
@@ -93,6 +93,11 @@ impl Worker {
     fn abort_attempt(&mut self, number: u32, status: AttemptStatus, reason: Reason) {
         let now = self.shared.clock.now();
         let outcome = self.leave_connection(number, now, reason.as_str());
+        let no_head = outcome.as_ref().is_some_and(|outcome| outcome.response.is_none());
+        let reason = match reason {
+            Reason::TotalTimeout if no_head => Reason::ResponseTimeout,
+            reason => reason,
+        };
         let end = AttemptEnd { status, reason: Some(reason), outcome, end_ns: now.0, detail: None };
         self.end_attempt(number, end);
         self.feed_starving();
@@ -174,7 +179,7 @@ impl Worker {
         flight.due_ns = end_ns.saturating_add(delay_ns);
         flight.record.backoff_ns = flight.record.backoff_ns.saturating_add(delay_ns);
         flight.released_ns = None;
-        flight.moves = 0;
+        (flight.moves, flight.starved) = (0, false);
         if flight.is_measured() {
             self.shared.gauges.retries.fetch_add(1, Ordering::Relaxed);
         }
@@ -235,8 +240,13 @@ fn judge(outcome: &ExchangeOutcome) -> (AttemptStatus, Option<Reason>) {
         ExchangeErrorKind::ClosedBeforeWrite | ExchangeErrorKind::ResetBeforeResponse => {
             Reason::ResetBeforeResponse
         }
+        ExchangeErrorKind::ResetInHead => Reason::ResetInHeaders,
         ExchangeErrorKind::ResetMidResponse => Reason::ResetMidStream,
         ExchangeErrorKind::Malformed => Reason::HttpProtocol,
+        ExchangeErrorKind::AnsweredTls => Reason::HttpsExpected,
+        ExchangeErrorKind::AnsweredHttp2 => Reason::Http2Only,
+        ExchangeErrorKind::BadFraming => Reason::HttpFraming,
+        ExchangeErrorKind::HeadTooLarge => Reason::HeadTooLarge,
         ExchangeErrorKind::BodyTooLarge => Reason::LimitExceeded,
         // Who aborts says why; an exchange that ends by itself was not aborted.
         ExchangeErrorKind::Aborted => Reason::Internal,
@@ -253,15 +263,5 @@ fn end_ns(outcome: &ExchangeOutcome) -> Option<i64> {
     match outcome.reads.last() {
         Some(read) if read.user_ns == end => Some(best_ns(read)),
         _ => Some(end.0),
-    }
-}
-
-fn connect_reason(kind: ConnectErrorKind) -> Reason {
-    match kind {
-        ConnectErrorKind::Refused => Reason::ConnectRefused,
-        ConnectErrorKind::TimedOut => Reason::ConnectTimeout,
-        ConnectErrorKind::Unreachable => Reason::ConnectUnreachable,
-        ConnectErrorKind::LocalLimit => Reason::LocalResources,
-        ConnectErrorKind::Other => Reason::ConnectOther,
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Flight {
     pub(super) used: Option<UsedConnection>,
     /// Connections that broke under the present attempt before a byte was written.
     pub(super) moves: u8,
+    /// The present attempt had to wait for a connection that it may have.
+    pub(super) starved: bool,
     pub(super) alarms: Alarms,
 }
 
@@ -72,6 +74,7 @@ impl Flight {
             in_flight_seen: 0,
             used: None,
             moves: 0,
+            starved: false,
             alarms: Alarms::default(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use http::{HeaderName, HeaderValue};
 use tracewheel_clock::Clock;
 use tracewheel_record::ReleaseRecord;
-use tracewheel_transport::{ConnectErrorKind, PreparedRequest};
+use tracewheel_transport::PreparedRequest;
 
 use crate::message::{ReadyRequest, RecorderMessage};
 use crate::shared::Halt;
@@ -51,8 +51,12 @@ impl Worker {
     /// Closed loop: releases the next ones while there is room.
     pub(super) fn pump(&mut self) {
         let Pace::Closed { at_once } = self.pace else { return };
+        if std::mem::replace(&mut self.pumping, true) {
+            // Called by the end of a request that this very loop released: it goes on by itself.
+            return;
+        }
         while self.under_way < at_once && self.halt == Halt::Running {
-            let Some(number) = self.line.pop_front() else { return };
+            let Some(number) = self.line.pop_front() else { break };
             self.arm(number);
             let now = self.shared.clock.now().0;
             let flight = self.flights.get(number);
@@ -60,6 +64,7 @@ impl Worker {
             flight.record.due_ns = now;
             self.release(number);
         }
+        self.pumping = false;
     }
 
     /// Reserves a connection and encodes the request on it; begins a connection where none is idle.
@@ -77,28 +82,6 @@ impl Worker {
             None => self.connect_for(number),
         }
         self.shared.gauges.stale_connections.fetch_add(u64::from(stale), Ordering::Relaxed);
-    }
-
-    fn connect_for(&mut self, number: u32) {
-        if self.slots.open() >= self.rules.max_connections {
-            self.flights.get(number).stage = Stage::Starving;
-            self.starving.push_back(number);
-        } else {
-            self.connect(Some(number));
-        }
-    }
-
-    /// Begins a connection, for a flight or to lie idle.
-    pub(super) fn connect(&mut self, flight: Option<u32>) {
-        let (slot, event) = self.slots.connect(flight);
-        self.connecting += 1;
-        if let Some(number) = flight {
-            self.flights.get(number).stage = Stage::Connecting(slot);
-        }
-        let deadline = self.shared.clock.now().0.saturating_add(self.rules.connect_timeout_ns);
-        let number = self.slots.number(slot);
-        self.chores.insert(deadline, Chore::ConnectTimeout { slot, number });
-        self.handle(slot, event);
     }
 
     /// The request with all its headers.
@@ -187,10 +170,14 @@ impl Worker {
     pub(super) fn handle(&mut self, slot: u32, event: SlotEvent) {
         match event {
             SlotEvent::Nothing => return,
-            SlotEvent::Connected { flight, handshake_ns } => {
+            SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls } => {
                 self.connecting -= 1;
+                self.backoff.reset();
                 self.shared.gauges.connections_opened.fetch_add(1, Ordering::Relaxed);
-                self.shared.note_round_trip(handshake_ns);
+                self.shared.note_round_trip(round_trip_ns);
+                if let Some(tls) = tls {
+                    self.shared.note_tls(&tls);
+                }
                 self.handshake_ns = handshake_ns.max(self.handshake_ns - self.handshake_ns / 8);
                 if let Some(number) = flight {
                     self.flights.get(number).stage = Stage::Unarmed;
@@ -222,22 +209,6 @@ impl Worker {
             && let Some((slot, event)) = self.open_valve(number)
         {
             self.handle(slot, event);
-        }
-    }
-
-    pub(super) fn feed_starving(&mut self) {
-        while self.slots.has_idle() || self.slots.open() < self.rules.max_connections {
-            let Some(number) = self.starving.pop_front() else { return };
-            self.flights.get(number).stage = Stage::Unarmed;
-            self.arm_again(number);
-        }
-    }
-
-    pub(super) fn connect_timed_out(&mut self, slot: u32, number: u32) {
-        if let Some(flight) = self.slots.give_up_connecting(slot, number) {
-            self.connecting -= 1;
-            self.connect_failed(flight, ConnectErrorKind::TimedOut, "the limit of ours".to_owned());
-            self.feed_starving();
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The worker's connections: being made, idle, armed, running. One slot each, with a waker that lives as long as the slot.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,13 +8,13 @@ use std::task::{Context, Poll};
 
 use tracewheel_clock::{RunClock, RunNs};
 use tracewheel_transport::{
-    ConnectError, Exchange, ExchangeLimits, ExchangeOutcome, H1Connection, PreparedRequest,
+    ConnectError, Exchange, ExchangeLimits, ExchangeOutcome, H1Connection, Opening, PreparedRequest, TlsFacts,
 };
 
 use crate::message::UsedConnection;
 use crate::ready::{ReadyQueue, SlotWaker};
 
-type Opening = Pin<Box<dyn Future<Output = Result<H1Connection, ConnectError>> + Send>>;
+use super::Target;
 
 enum Life {
     Free,
@@ -37,7 +36,14 @@ pub(super) enum SlotEvent {
     /// Nothing to act on.
     Nothing,
     /// A connection stands; it lies idle in its slot. It was made for that flight, if any.
-    Connected { flight: Option<u32>, handshake_ns: i64 },
+    Connected {
+        flight: Option<u32>,
+        /// TCP's part of making it.
+        round_trip_ns: i64,
+        /// All of it, TLS included.
+        handshake_ns: i64,
+        tls: Option<Arc<TlsFacts>>,
+    },
     /// No connection could be made.
     ConnectFailed { flight: Option<u32>, error: ConnectError },
     /// The server closed an idle connection.
@@ -57,7 +63,7 @@ pub(super) struct Slots {
     ready: Arc<ReadyQueue>,
     woken: VecDeque<u32>,
     clock: Arc<RunClock>,
-    addr: SocketAddr,
+    target: Arc<Target>,
     limits: ExchangeLimits,
     numbers: Arc<AtomicU32>,
 }
@@ -65,7 +71,7 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(
         clock: Arc<RunClock>,
-        addr: SocketAddr,
+        target: Arc<Target>,
         limits: ExchangeLimits,
         numbers: Arc<AtomicU32>,
     ) -> Self {
@@ -76,7 +82,7 @@ impl Slots {
             ready: ReadyQueue::new(),
             woken: VecDeque::new(),
             clock,
-            addr,
+            target,
             limits,
             numbers,
         }
@@ -109,9 +115,19 @@ impl Slots {
         !self.woken.is_empty()
     }
 
-    /// Begins to make a connection; its slot.
-    pub(super) fn connect(&mut self, flight: Option<u32>) -> (u32, SlotEvent) {
-        let opening = Box::pin(H1Connection::open(self.addr, Arc::clone(&self.clock)));
+    /// Begins to make a connection; its slot. The first poll is this turn's work like any other: a failure at once must
+    /// not begin the next connection within this call.
+    pub(super) fn connect(&mut self, flight: Option<u32>) -> u32 {
+        let (addr, clock) = (self.target.addr, Arc::clone(&self.clock));
+        let opening = match &self.target.tls {
+            None => H1Connection::open(addr, clock),
+            Some(tls) => H1Connection::open_tls(addr, tls.clone(), clock),
+        };
+        self.open_with(opening, flight)
+    }
+
+    /// As [`Self::connect`], by this way.
+    pub(super) fn open_with(&mut self, opening: Opening, flight: Option<u32>) -> u32 {
         let life = Life::Connecting { opening, flight };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let slot = match self.free.pop() {
@@ -126,8 +142,8 @@ impl Slots {
                 slot
             }
         };
-        let event = self.poll(slot);
-        (slot, event)
+        self.woken.push_back(slot);
+        slot
     }
 
     /// Takes the connection that is being made from its flight: it will lie idle when it stands.
@@ -137,15 +153,16 @@ impl Slots {
         }
     }
 
-    /// Whether the slot is still making the connection `number`, and for whom: for the connect time-out.
-    pub(super) fn give_up_connecting(&mut self, slot: u32, number: u32) -> Option<Option<u32>> {
+    /// If the slot is still making the connection `number`, for whom and whether TCP stands: for the connect time-out.
+    pub(super) fn give_up_connecting(&mut self, slot: u32, number: u32) -> Option<(Option<u32>, bool)> {
         let place = &self.slots[slot as usize];
-        let Life::Connecting { flight, .. } = place.life else { return None };
+        let Life::Connecting { flight, opening } = &place.life else { return None };
         if place.number != number {
             return None;
         }
+        let given_up = (*flight, opening.tcp_stands());
         self.vacate(slot);
-        Some(flight)
+        Some(given_up)
     }
 
     pub(super) fn number(&self, slot: u32) -> u32 {
@@ -172,6 +189,7 @@ impl Slots {
                 reused: connection.exchanges() > 0,
                 connect_start_ns: stamps.start_ns.0,
                 connected_ns: stamps.connected_ns.0,
+                tls_ns: stamps.tls_ns.map(|at| at.0),
             };
             let mut exchange = Box::new(connection.arm(request, self.limits));
             let waker = place.waker.begin_poll();
@@ -217,13 +235,15 @@ impl Slots {
             Life::Free => SlotEvent::Nothing,
             Life::Connecting { opening, flight } => {
                 let flight = *flight;
-                match opening.as_mut().poll(&mut cx) {
+                match Pin::new(opening).poll(&mut cx) {
                     Poll::Pending => SlotEvent::Nothing,
                     Poll::Ready(Ok(connection)) => {
                         let stamps = connection.connect_stamps();
-                        let handshake_ns = stamps.connected_ns.since(stamps.start_ns);
+                        let round_trip_ns = stamps.connected_ns.since(stamps.start_ns);
+                        let handshake_ns = stamps.ready_ns().since(stamps.start_ns);
+                        let tls = connection.tls().cloned();
                         self.settle(slot, connection);
-                        SlotEvent::Connected { flight, handshake_ns }
+                        SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls }
                     }
                     Poll::Ready(Err(error)) => {
                         self.vacate(slot);

@@ -58,7 +58,7 @@ impl Worker {
         }
         self.drive(|worker| worker.connecting == 0).await?;
         let open = u32::try_from(self.slots.open() - before.min(self.slots.open())).unwrap_or(u32::MAX);
-        Ok(Answer::Warmed { open, failure: self.connect_failure })
+        Ok(Answer::Warmed { open, failure: self.connect_failure.take() })
     }
 
     /// Keeps kept connections watched until a command comes.

@@ -56,6 +56,8 @@ pub(crate) enum Reply {
     Reset,
     /// Bytes that are not HTTP.
     Garbage,
+    /// These bytes and no more; then the connection is closed in order.
+    Bytes(&'static [u8]),
     /// No answer until the client leaves.
     Hang,
     /// One chunk, then nothing until the client leaves.
@@ -75,7 +77,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(script: impl Fn(&Heard) -> Reply + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at("127.0.0.1:0".parse().unwrap(), script)
+    }
+
+    /// Starts at this address: where another one was before, for example.
+    pub(crate) fn start_at(
+        addr: SocketAddr,
+        script: impl Fn(&Heard) -> Reply + Send + Sync + 'static,
+    ) -> Server {
+        let listener = TcpListener::bind(addr).unwrap();
         let addr = listener.local_addr().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let script: Arc<Script> = Arc::new(script);
@@ -217,6 +227,7 @@ fn answer(writer: &mut TcpStream, reader: &mut BufReader<Stamped>, reply: Reply)
             writer.write_all(text.as_bytes()).map(|()| true)
         }
         Reply::Reset => reset(writer),
+        Reply::Bytes(bytes) => writer.write_all(bytes).map(|()| false),
         Reply::Garbage => writer.write_all(b"220 mail.example ESMTP\r\n\r\n").map(|()| false),
         Reply::Hang => drain(reader),
         Reply::HangMid => {

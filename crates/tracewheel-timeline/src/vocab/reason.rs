@@ -16,18 +16,46 @@ vocabulary! {
         ConnectUnreachable = "connect_unreachable",
         /// The connection was not made for another reason of the network or the peer.
         ConnectOther = "connect_other",
-        /// The generator's own machine could not open a connection: descriptors, ports or memory ran out.
+        /// The generator's own machine could not open a connection: ports or memory ran out.
         LocalResources = "local_resources",
-        /// TLS failed: handshake, certificate or protocol choice.
+        /// The generator's process had no file descriptor left for a connection.
+        LocalDescriptors = "local_descriptors",
+        /// The attempt got none of the connections that the run may have open: its limit of time passed before.
+        ConnectionLimit = "connection_limit",
+        /// The peer's certificate is not trusted: an unknown issuer, or not acceptable in another way.
+        TlsUntrusted = "tls_untrusted",
+        /// The peer's certificate has expired or is not valid yet.
+        TlsExpired = "tls_expired",
+        /// The peer's certificate is for another name.
+        TlsWrongName = "tls_wrong_name",
+        /// The peer refused the TLS handshake with an alert.
+        TlsAlert = "tls_alert",
+        /// The peer closed or reset the connection within the TLS handshake.
+        TlsClosed = "tls_closed",
+        /// TCP stood, but the TLS handshake was not over within the limit for connecting.
+        TlsTimeout = "tls_timeout",
+        /// The peer does not speak TLS on this port.
+        TlsNotSpoken = "tls_not_spoken",
+        /// TLS failed in another way: no version, cipher or protocol in common, or broken messages.
         Tls = "tls",
         /// The peer refused the stream before doing any work on it (an HTTP/2 refusal or a GOAWAY below its id).
         StreamRefused = "stream_refused",
         /// The connection broke before any byte of the response: whether the server saw the request cannot be known.
         ResetBeforeResponse = "reset_before_response",
+        /// The connection broke within the response's status line and headers.
+        ResetInHeaders = "reset_in_headers",
         /// The connection broke after the response had begun and before its framing said that it was over.
         ResetMidStream = "reset_mid_stream",
         /// The peer's bytes are not HTTP, or break its rules.
         HttpProtocol = "http_protocol",
+        /// The peer answered plain HTTP with TLS: the port wants https.
+        HttpsExpected = "https_expected",
+        /// The peer answered HTTP/1.1 with HTTP/2.
+        Http2Only = "http2_only",
+        /// The response's body breaks its own framing: chunks that are no chunks.
+        HttpFraming = "http_framing",
+        /// The response's head is too large or has no end: too many headers, or informational answers without end.
+        HeadTooLarge = "head_too_large",
         /// No response header within its limit.
         ResponseTimeout = "response_timeout",
         /// The response began, then stayed silent longer than its limit.
@@ -40,11 +68,21 @@ vocabulary! {
         Overloaded = "overloaded",
         /// HTTP status 401 or 403: the key is missing, wrong or not allowed to do this.
         Unauthorized = "unauthorized",
+        /// HTTP status 400 or 422: the server does not take the request as it is.
+        InvalidRequest = "invalid_request",
+        /// HTTP status 404: no such path or no such model.
+        NotFound = "not_found",
+        /// HTTP status 413: the request is larger than the server takes.
+        RequestTooLarge = "request_too_large",
         /// Any other HTTP status from 400 to 499.
         Http4xx = "http_4xx",
+        /// HTTP status 502 or 504: a proxy had no good answer from the server behind it.
+        BadGateway = "bad_gateway",
         /// Any other HTTP status from 500 up.
         Http5xx = "http_5xx",
-        /// An HTTP status that is no answer to this request: 1xx, 3xx (not followed) or a 2xx without a body.
+        /// An HTTP status from 300 to 399: the server points elsewhere, which is not followed.
+        HttpRedirect = "http_redirect",
+        /// An HTTP status that is no answer to this request: 1xx or a 2xx without a body.
         HttpUnexpected = "http_unexpected",
         /// An error object inside an answer whose HTTP status was good.
         ErrorInStream = "error_in_stream",
@@ -112,13 +150,30 @@ impl Reason {
                 | Self::ConnectUnreachable
                 | Self::ConnectOther
                 | Self::LocalResources
+                | Self::LocalDescriptors
+                | Self::ConnectionLimit
+                | Self::TlsUntrusted
+                | Self::TlsExpired
+                | Self::TlsWrongName
+                | Self::TlsAlert
+                | Self::TlsClosed
+                | Self::TlsTimeout
+                | Self::TlsNotSpoken
                 | Self::Tls
         )
     }
 
     /// Whether a limit of time of ours ended the attempt.
     pub const fn is_timeout(self) -> bool {
-        matches!(self, Self::ConnectTimeout | Self::ResponseTimeout | Self::IdleTimeout | Self::TotalTimeout)
+        matches!(
+            self,
+            Self::ConnectTimeout
+                | Self::ConnectionLimit
+                | Self::TlsTimeout
+                | Self::ResponseTimeout
+                | Self::IdleTimeout
+                | Self::TotalTimeout
+        )
     }
 
     /// Whether the reason is an HTTP status of the server's.
@@ -128,10 +183,50 @@ impl Reason {
             Self::RateLimited
                 | Self::Overloaded
                 | Self::Unauthorized
+                | Self::InvalidRequest
+                | Self::NotFound
+                | Self::RequestTooLarge
                 | Self::Http4xx
+                | Self::BadGateway
                 | Self::Http5xx
+                | Self::HttpRedirect
                 | Self::HttpUnexpected
         )
+    }
+
+    /// What a person does about it, for the reasons that have one remedy: a fragment for the end of a message.
+    pub const fn remedy(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Dns => "check the name in --target, and this machine's DNS",
+            Self::ConnectRefused => "nobody listens there: is the server up, is the port right?",
+            Self::ConnectTimeout | Self::ConnectUnreachable => {
+                "nothing answers from there: check the address, firewalls and routes"
+            }
+            Self::LocalDescriptors => "raise the limit of open files (ulimit -n), or lower --connections",
+            Self::LocalResources => "this machine ran out of ports or memory: spread the run over machines",
+            Self::ConnectionLimit => "raise --connections, or lower --speed",
+            Self::TlsUntrusted => "name the issuer, or a self-signed certificate itself, with --ca-file",
+            Self::TlsExpired => {
+                "renew the certificate, or trust exactly this one by naming it with --ca-file"
+            }
+            Self::TlsWrongName => "use a name that the certificate is for, or give it with --tls-name",
+            Self::TlsNotSpoken => "the port speaks plain HTTP: write the target as http://",
+            Self::HttpsExpected => "the port speaks TLS: write the target as https://",
+            Self::Http2Only => "HTTP/1.1 is what tracewheel speaks: use a port that does",
+            Self::HttpProtocol => "is this an HTTP port at all?",
+            Self::ResponseTimeout | Self::TotalTimeout => "the server took longer than --timeout allows",
+            Self::Unauthorized => "check the key: --api-key-env or --api-key-file",
+            Self::NotFound => "check the target's base path, --protocol and --model",
+            Self::HttpRedirect => "redirects are not followed: name the final address as --target",
+            Self::BadGateway => "a proxy answered, the server behind it did not",
+            Self::RateLimited | Self::Overloaded => {
+                "lower --speed, or let --retry wait as the clients of production do"
+            }
+            Self::InvalidRequest | Self::RequestTooLarge => {
+                "the server's words stand in the attempts' error_body; see --model and --lengths"
+            }
+            _ => return None,
+        })
     }
 
     /// The reason for a response's HTTP status; `None` for 200 to 299.
@@ -141,6 +236,11 @@ impl Reason {
             429 => Some(Self::RateLimited),
             503 | 529 => Some(Self::Overloaded),
             401 | 403 => Some(Self::Unauthorized),
+            400 | 422 => Some(Self::InvalidRequest),
+            404 => Some(Self::NotFound),
+            413 => Some(Self::RequestTooLarge),
+            502 | 504 => Some(Self::BadGateway),
+            300..=399 => Some(Self::HttpRedirect),
             400..=499 => Some(Self::Http4xx),
             500.. => Some(Self::Http5xx),
             _ => Some(Self::HttpUnexpected),
@@ -163,9 +263,15 @@ mod tests {
     #[test]
     fn http_statuses_become_reasons() {
         assert_eq!(Reason::from_http_status(200), None);
-        assert_eq!(Reason::from_http_status(302), Some(Reason::HttpUnexpected));
+        assert_eq!(Reason::from_http_status(302), Some(Reason::HttpRedirect));
+        assert_eq!(Reason::from_http_status(101), Some(Reason::HttpUnexpected));
         assert_eq!(Reason::from_http_status(401), Some(Reason::Unauthorized));
-        assert_eq!(Reason::from_http_status(422), Some(Reason::Http4xx));
+        assert_eq!(Reason::from_http_status(400), Some(Reason::InvalidRequest));
+        assert_eq!(Reason::from_http_status(422), Some(Reason::InvalidRequest));
+        assert_eq!(Reason::from_http_status(404), Some(Reason::NotFound));
+        assert_eq!(Reason::from_http_status(413), Some(Reason::RequestTooLarge));
+        assert_eq!(Reason::from_http_status(409), Some(Reason::Http4xx));
+        assert_eq!(Reason::from_http_status(502), Some(Reason::BadGateway));
         assert_eq!(Reason::from_http_status(429), Some(Reason::RateLimited));
         assert_eq!(Reason::from_http_status(500), Some(Reason::Http5xx));
         assert_eq!(Reason::from_http_status(503), Some(Reason::Overloaded));

@@ -1,10 +1,16 @@
-//! A TCP server that plays one script a connection, byte by byte as told.
+//! A TCP server that plays one script a connection, byte by byte as told; with TLS before it where that is asked for.
 
-use std::io::{Read as _, Write as _};
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+use rustls::ServerConfig;
+
+use crate::pki;
 
 /// One step of a script.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +21,10 @@ pub(crate) enum Act {
     Wait,
     /// Send this text.
     Send(&'static str),
+    /// Send these bytes.
+    Bytes(&'static [u8]),
+    /// Send this text again and again until the client leaves.
+    Repeat(&'static str),
     /// Send so many bytes.
     Flood(usize),
     /// Wait so many milliseconds.
@@ -52,6 +62,11 @@ impl Server {
 
 /// Serves the scripts, one a connection, on a free port of 127.0.0.1.
 pub(crate) fn serve(scripts: Vec<Vec<Act>>) -> Server {
+    serve_over(None, scripts)
+}
+
+/// As [`serve`], with TLS before it where it is given.
+pub(crate) fn serve_over(tls: Option<Arc<ServerConfig>>, scripts: Vec<Vec<Act>>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -61,13 +76,40 @@ pub(crate) fn serve(scripts: Vec<Vec<Act>>) -> Server {
         for script in scripts {
             let (stream, _) = listener.accept().unwrap();
             stream.set_nodelay(true).unwrap();
-            play(stream, &script, &log, &count);
+            match &tls {
+                None => play(stream, &script, &log, &count),
+                Some(config) => play(pki::accept(config, stream), &script, &log, &count),
+            }
         }
     });
     Server { addr, heard, bytes, thread }
 }
 
-fn play(mut stream: TcpStream, script: &[Act], heard: &Mutex<Vec<Vec<u8>>>, count: &AtomicUsize) {
+/// A connection with or without TLS.
+trait Wire: Read + Write {
+    fn tcp(&self) -> &TcpStream;
+    /// Ends an orderly connection.
+    fn close(&mut self) {}
+}
+
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Wire for rustls::StreamOwned<rustls::ServerConnection, TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        &self.sock
+    }
+
+    fn close(&mut self) {
+        self.conn.send_close_notify();
+        let _left = self.flush();
+    }
+}
+
+fn play(mut stream: impl Wire, script: &[Act], heard: &Mutex<Vec<Vec<u8>>>, count: &AtomicUsize) {
     for act in script {
         match *act {
             Act::Read(body) => match read_request(&mut stream, body, count) {
@@ -80,19 +122,23 @@ fn play(mut stream: TcpStream, script: &[Act], heard: &Mutex<Vec<Vec<u8>>>, coun
             }
             // The client may have left: that is its right.
             Act::Send(text) => drop(stream.write_all(text.as_bytes())),
+            Act::Bytes(bytes) => drop(stream.write_all(bytes)),
+            Act::Repeat(text) => while stream.write_all(text.as_bytes()).is_ok() {},
             Act::Flood(size) => drop(stream.write_all(&vec![b'.'; size])),
             Act::Pause(ms) => tracewheel_clock::blocking::sleep(i64::from(ms) * 1_000_000),
-            Act::Close => return,
+            Act::Close => return stream.close(),
             Act::Reset => {
                 let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-                nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::Linger, &linger).unwrap();
+                nix::sys::socket::setsockopt(stream.tcp(), nix::sys::socket::sockopt::Linger, &linger)
+                    .unwrap();
                 return;
             }
         }
     }
+    stream.close();
 }
 
-fn read_request(stream: &mut TcpStream, body: usize, count: &AtomicUsize) -> Option<Vec<u8>> {
+fn read_request(stream: &mut impl Read, body: usize, count: &AtomicUsize) -> Option<Vec<u8>> {
     let mut request = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {

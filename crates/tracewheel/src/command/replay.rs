@@ -54,16 +54,26 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
 
 /// Why no request was answered, for the person at the terminal.
 fn why_in_vain(report: &RunReport) -> String {
-    if let Some(reason) = &report.gave_up {
-        return format!("{reason} (the run {} tells what was sent)", report.run_dir.display());
-    }
-    let reasons: Vec<String> =
-        report.reasons.iter().map(|(reason, requests)| format!("{reason} {requests}")).collect();
     let run = report.run_dir.display();
-    format!(
-        "no request was answered: {} (the answers stand in {run}/attempts, column error_body)",
-        reasons.join(", ")
-    )
+    let why = report.gave_up.as_deref().unwrap_or("no request was answered");
+    let mut told = why.to_owned();
+    if !report.reasons.is_empty() {
+        let reasons: Vec<String> =
+            report.reasons.iter().map(|(reason, requests)| format!("{reason} {requests}")).collect();
+        told.push_str(&format!("; requests by reason: {}", reasons.join(", ")));
+    }
+    if let Some(first) = &report.first_failure {
+        let status = first.http_status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
+        told.push_str(&format!("; the first one (row {}, {}{status})", first.row, first.reason));
+        if let Some(said) = &first.said {
+            told.push_str(&format!(": {said}"));
+        }
+        if let Some(remedy) = first.remedy {
+            told.push_str(&format!(" -- {remedy}"));
+        }
+    }
+    told.push_str(&format!(" (all of it in {run}/attempts, column error_body)"));
+    told
 }
 
 /// The replay without its output, for the demo.
@@ -134,6 +144,8 @@ fn config(
     };
     let mut config = ReplayConfig {
         target: args.target.clone().ok_or_else(|| missing("target", "http://127.0.0.1:8000"))?,
+        ca_file: ca_file(args),
+        tls_name: args.tls_name.clone(),
         provider: args.protocol.clone().ok_or_else(|| missing("protocol", "openai-chat"))?,
         model: args.model.clone(),
         closed_loop: args.closed_loop,
@@ -167,6 +179,15 @@ fn config(
     config.max_connections = args.connections;
     config.scenario = serde_json::json!({ "file": scenario_text, "arguments": shown_arguments() });
     Ok(config)
+}
+
+/// The file of trusted certificates: named, else by the variable that OpenSSL and its kin read. The variable is for
+/// all of a machine's programs, so it means nothing to a plain target.
+fn ca_file(args: &ReplayArgs) -> Option<PathBuf> {
+    let https = args.target.as_deref().is_some_and(|target| target.trim_start().starts_with("https:"));
+    args.ca_file.clone().or_else(|| {
+        std::env::var_os("SSL_CERT_FILE").filter(|path| https && !path.is_empty()).map(PathBuf::from)
+    })
 }
 
 /// The command line as typed. It holds no secret: keys come from the environment or a file.

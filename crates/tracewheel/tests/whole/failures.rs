@@ -142,3 +142,57 @@ fn throttled_requests_wait_as_told_and_count_as_one_request_with_all_of_the_wait
         assert!(request.first_output_ns.is_none_or(|first| first - request.due_ns > request.backoff_ns));
     }
 }
+
+#[test]
+fn a_name_that_does_not_resolve_ends_before_the_start_and_leaves_no_run() {
+    let place = Place::new();
+    place.small_timeline(2);
+    let base = ["replay", "t.parquet", "--protocol", "openai-chat", "--model", "m"];
+    let told = place.fails(30, &[&base[..], &["--target", "http://no-such-host.invalid:8000"]].concat());
+    assert!(told.contains("cannot resolve no-such-host.invalid") && told.contains("DNS"), "{told}");
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn the_message_names_the_first_failure_its_remedy_and_the_counts_by_reason() {
+    let place = Place::new();
+    place.small_timeline(3);
+    let elsewhere = server(|mut stream| {
+        read_head(&mut stream);
+        let head = "HTTP/1.1 308 Permanent Redirect\r\nlocation: https://llm.test/v1?key=planted\r\n";
+        let _ = stream.write_all(format!("{head}content-length: 0\r\n\r\n").as_bytes());
+    });
+    let base = ["replay", "t.parquet", "--target", &elsewhere, "--protocol", "openai-chat", "--model", "m"];
+    let told = place.fails(30, &base);
+    for part in ["http_redirect 3", "row 0", "HTTP 308", "redirected to https://llm.test/v1;", "--target"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("planted"), "{told}");
+}
+
+#[test]
+fn a_run_that_needs_more_files_than_it_may_open_says_so_and_is_recorded_all_the_same() {
+    let place = Place::new();
+    place.small_timeline(60);
+    let hanging = server(|mut stream| {
+        read_head(&mut stream);
+        std::thread::sleep(Duration::from_secs(20));
+    });
+    let binary = env!("CARGO_BIN_EXE_tracewheel");
+    let script = format!(
+        "ulimit -n 60; exec {binary} replay t.parquet --target {hanging} --protocol openai-chat --model m \
+         --speed 100 --timeout 1s --json"
+    );
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.arg("-c").arg(script).current_dir(place.path("")).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(30), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reasons = &report["reasons"];
+    assert!(reasons["local_descriptors"].as_u64().unwrap() > 20, "{report}");
+    assert!(reasons["response_timeout"].as_u64().unwrap() >= 1, "{report}");
+    assert_eq!(report["counts"]["failed"], 60);
+    let warned =
+        report["warnings"].as_array().unwrap().iter().any(|line| line.to_string().contains("ulimit -n"));
+    assert!(warned, "{report}");
+}

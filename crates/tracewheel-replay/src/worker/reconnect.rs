@@ -1,0 +1,199 @@
+//! Making connections, and making them again: bounded, backed off, never at the cost of a due send.
+//!
+//! * A request that is due always tries: what becomes of it is the target's answer, not a guess from the one before.
+//! * Ahead of its due time it tries only while connecting works. After a failure, early tries wait for a back-off, from
+//!   50 ms doubling to 1 s.
+//! * At most [`MAX_CONNECTING`] connections are in the making; further requests queue for them. While nothing but hanging
+//!   connects is there, whoever has queued as long as a connection may take fails with them.
+//! * All of it are chores: releases go first, and each first poll of a connect is a piece of work of its own.
+
+use std::io;
+
+use tracewheel_clock::Clock;
+use tracewheel_timeline::vocab::Reason;
+use tracewheel_transport::{ConnectError, ConnectErrorKind, Opening, TlsErrorKind};
+
+use super::flight::Stage;
+use super::{Chore, ConnectFailure, Worker};
+
+/// Connections of one worker in the making, at most.
+const MAX_CONNECTING: usize = 256;
+/// First wait of early tries after a failure.
+const FIRST_BACKOFF_NS: i64 = 50_000_000;
+/// Longest wait.
+const MAX_BACKOFF_NS: i64 = 1_000_000_000;
+
+/// Whether connections are worth trying ahead of time.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Backoff {
+    failures: u32,
+    until_ns: i64,
+}
+
+impl Backoff {
+    /// A connection was made.
+    pub(super) fn reset(&mut self) {
+        *self = Backoff::default();
+    }
+
+    /// A connection could not be made. Failures within one wait count once: they are one outage.
+    fn fail(&mut self, now_ns: i64) {
+        if self.holds(now_ns) {
+            return;
+        }
+        let wait_ns = FIRST_BACKOFF_NS.saturating_mul(1 << self.failures.min(20)).min(MAX_BACKOFF_NS);
+        self.failures = self.failures.saturating_add(1);
+        self.until_ns = now_ns.saturating_add(wait_ns);
+    }
+
+    /// Whether early tries wait.
+    fn holds(&self, now_ns: i64) -> bool {
+        now_ns < self.until_ns
+    }
+}
+
+impl Worker {
+    /// Finds a connection for a flight for which none is idle.
+    pub(super) fn connect_for(&mut self, number: u32) {
+        let now = self.shared.clock.now().0;
+        let released = self.flights.get(number).released_ns.is_some();
+        if !released && self.backoff.holds(now) {
+            // It will try when it is due.
+            return;
+        }
+        if self.may_connect() {
+            self.connect(Some(number));
+        } else if self.slots.open() >= self.rules.descriptor_room {
+            if released {
+                self.connect_in_vain(number);
+            }
+        } else {
+            let flight = self.flights.get(number);
+            (flight.stage, flight.starved) = (Stage::Starving, true);
+            self.starving.push_back(number);
+        }
+    }
+
+    /// Whether another connection may be begun.
+    fn may_connect(&self) -> bool {
+        self.slots.open() < self.rules.max_connections.min(self.rules.descriptor_room)
+            && self.connecting < MAX_CONNECTING
+    }
+
+    /// Begins a connection, for a flight or to lie idle.
+    pub(super) fn connect(&mut self, flight: Option<u32>) {
+        let slot = self.slots.connect(flight);
+        self.connecting += 1;
+        if let Some(number) = flight {
+            self.flights.get(number).stage = Stage::Connecting(slot);
+        }
+        let deadline = self.shared.clock.now().0.saturating_add(self.rules.connect_timeout_ns);
+        let number = self.slots.number(slot);
+        self.chores.insert(deadline, Chore::ConnectTimeout { slot, number });
+    }
+
+    /// Lets a flight fail as it would when the system refused a descriptor, by the same way and not within this call.
+    fn connect_in_vain(&mut self, number: u32) {
+        let open = self.slots.open();
+        let said = format!("{open} connections are open, and the limit of open files is near");
+        let error = ConnectError { kind: ConnectErrorKind::Descriptors, source: io::Error::other(said) };
+        let slot = self.slots.open_with(Opening::failed(error), Some(number));
+        self.connecting += 1;
+        self.flights.get(number).stage = Stage::Connecting(slot);
+    }
+
+    /// No connection came to be, for a flight or for none.
+    pub(super) fn connect_failed(&mut self, flight: Option<u32>, kind: ConnectErrorKind, detail: String) {
+        self.backoff.fail(self.shared.clock.now().0);
+        self.connect_failure = Some(ConnectFailure { kind, detail: detail.clone() });
+        let Some(number) = flight else { return };
+        let flight = self.flights.get(number);
+        flight.stage = Stage::Unarmed;
+        // Where it is not yet due, another connection is tried when it is.
+        if flight.released_ns.is_some() {
+            self.fail_unconnected(number, connect_reason(kind), detail);
+        }
+    }
+
+    pub(super) fn connect_timed_out(&mut self, slot: u32, number: u32) {
+        let Some((flight, tcp_stands)) = self.slots.give_up_connecting(slot, number) else { return };
+        self.connecting -= 1;
+        let kind = if tcp_stands { ConnectErrorKind::TlsTimedOut } else { ConnectErrorKind::TimedOut };
+        let limit_ms = self.rules.connect_timeout_ns / 1_000_000;
+        self.connect_failed(flight, kind, format!("not made within {limit_ms} ms"));
+        self.fail_overdue(kind);
+        self.feed_starving();
+    }
+
+    /// While there is nothing but hanging connects: fails whoever has queued for as long as a connection may take.
+    fn fail_overdue(&mut self, kind: ConnectErrorKind) {
+        if self.connecting < self.slots.open() {
+            return;
+        }
+        let now = self.shared.clock.now().0;
+        while let Some(number) = self.starving.front().copied() {
+            let released = self.flights.get(number).released_ns;
+            if released.is_none_or(|at| now - at < self.rules.connect_timeout_ns) {
+                return;
+            }
+            self.starving.pop_front();
+            self.flights.get(number).stage = Stage::Unarmed;
+            let detail = format!("{} connections were being made before it, and none stood", self.connecting);
+            self.fail_unconnected(number, connect_reason(kind), detail);
+        }
+    }
+
+    /// Gives connections that came free, or the right to make one, to those who queue.
+    pub(super) fn feed_starving(&mut self) {
+        while self.slots.has_idle() || self.may_connect() {
+            let Some(number) = self.starving.pop_front() else { return };
+            self.flights.get(number).stage = Stage::Unarmed;
+            self.arm_again(number);
+        }
+    }
+}
+
+/// What a connection that was not made is called in records.
+pub(crate) fn connect_reason(kind: ConnectErrorKind) -> Reason {
+    match kind {
+        ConnectErrorKind::Refused => Reason::ConnectRefused,
+        ConnectErrorKind::TimedOut => Reason::ConnectTimeout,
+        ConnectErrorKind::Unreachable => Reason::ConnectUnreachable,
+        ConnectErrorKind::Descriptors => Reason::LocalDescriptors,
+        ConnectErrorKind::LocalLimit => Reason::LocalResources,
+        ConnectErrorKind::TlsTimedOut => Reason::TlsTimeout,
+        ConnectErrorKind::Tls(kind) => match kind {
+            TlsErrorKind::Untrusted => Reason::TlsUntrusted,
+            TlsErrorKind::Expired => Reason::TlsExpired,
+            TlsErrorKind::WrongName => Reason::TlsWrongName,
+            TlsErrorKind::Alert => Reason::TlsAlert,
+            TlsErrorKind::Closed => Reason::TlsClosed,
+            TlsErrorKind::NotTls => Reason::TlsNotSpoken,
+            TlsErrorKind::Protocol => Reason::Tls,
+        },
+        ConnectErrorKind::Other => Reason::ConnectOther,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_tries_wait_twice_as_long_after_each_outage_and_a_second_at_most() {
+        let mut backoff = Backoff::default();
+        assert!(!backoff.holds(0));
+        let mut now = 0;
+        for wait_ms in [50, 100, 200, 400, 800, 1_000, 1_000] {
+            backoff.fail(now);
+            backoff.fail(now + 1);
+            let end = now + wait_ms * 1_000_000;
+            assert!(backoff.holds(end - 1) && !backoff.holds(end), "{wait_ms}");
+            now = end;
+        }
+        backoff.reset();
+        assert!(!backoff.holds(now));
+        backoff.fail(now);
+        assert!(!backoff.holds(now + FIRST_BACKOFF_NS), "from the beginning");
+    }
+}
