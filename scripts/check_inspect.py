@@ -89,7 +89,7 @@ def expected(path):
     database = duckdb.connect()
     pairs = dict(database.execute("SELECT decode(key), decode(value) FROM parquet_kv_metadata($1)", [path]).fetchall())
     block_tokens = int(pairs["tracewheel.block_tokens"]) if "tracewheel.block_tokens" in pairs else None
-    basis = pairs.get("tracewheel.block_basis")
+    basis, has_epoch = pairs.get("tracewheel.block_basis"), pairs["tracewheel.has_epoch"] == "true"
     for name, value in (("timeline", path), ("block_tokens", block_tokens), ("in_bytes", basis == "bytes")):
         database.execute(f"SET VARIABLE {name} = $1", [value])
     database.execute((pathlib.Path(__file__).parent / "truth" / "inspect.sql").read_text())
@@ -106,8 +106,9 @@ def expected(path):
     return {
         "schema": "1.0",
         "requests": requests,
-        "first_arrival_unix_ns": first,
-        "last_arrival_unix_ns": last,
+        "has_epoch": has_epoch,
+        "first_arrival_unix_ns": first if has_epoch else None,
+        "last_arrival_unix_ns": last if has_epoch else None,
         "span_seconds": span if known else None,
         **{f"{name}_tokens": dict(zip(names, tokens[name])) for name in ("input", "output", "cached")},
         "interarrival_cv": None if cv is None else Close(cv),

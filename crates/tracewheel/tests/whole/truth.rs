@@ -128,13 +128,14 @@ fn no_request_reaches_the_endpoint_before_it_is_due_and_the_order_is_kept() {
 const JSON_PAGE: &str = include_str!("../../../../docs/reference/json.md");
 
 /// Objects whose keys are data.
-const DATA: [&str; 9] = [
+const DATA: [&str; 10] = [
     "reasons",
     "definitions",
     "rejected_by_reason",
     "dropped_values",
     "arrival_meaning",
     "ttft_kinds",
+    "time_forms",
     "status",
     "replay",
     "baseline",
