@@ -20,7 +20,7 @@ pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
     } else if args.describe {
         output.data(&config.describe())?;
     } else if args.check {
-        output.note("the mock can be like this");
+        output.note("the configuration is good");
     } else {
         serve(config, args, output)?;
     }
