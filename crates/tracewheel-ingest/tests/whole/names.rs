@@ -12,7 +12,10 @@ fn offered(text: &str) -> String {
     rest.split('\'').next().unwrap().to_owned()
 }
 
-fn first(done: &Done) -> (i64, Option<u32>, Option<u32>, Option<i64>, Option<i64>, Option<u16>) {
+/// Arrival, input and output tokens, TTFT and E2E in milliseconds, status.
+type Told = (i64, Option<u32>, Option<u32>, Option<i64>, Option<i64>, Option<u16>);
+
+fn first(done: &Done) -> Told {
     let row = &done.rows[0];
     (
         row.arrival_unix_ns.unwrap(),
