@@ -144,8 +144,8 @@ pub enum IngestError {
     Options(&'static str),
     /// Rows that wait to be sorted could not be kept in a temporary file.
     #[error(
-        "cannot keep rows in a temporary file in {} while they are sorted: {source}; make room there, name another \
-         folder with --temp-dir, or allow more memory with --memory",
+        "cannot keep rows in a temporary file in {} while they are sorted (make room there, name another folder with \
+         --temp-dir, or allow more memory with --memory): {source}",
         folder.display()
     )]
     Spill {
