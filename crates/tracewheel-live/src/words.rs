@@ -18,6 +18,9 @@ pub fn replay_parts(started: Option<&Started>, tick: &Tick) -> Vec<Part> {
         Part::new(0, format!("{}/{} sent", amount(tick.sent), amount(tick.planned))),
         Part::new(2, format!("{} in flight", amount(tick.in_flight))),
     ];
+    if tick.phase == "warmup" {
+        parts.push(Part::new(4, "warming up"));
+    }
     if let Some(worst) = tick.late_max_ns {
         let late = format!("{} late >{} (worst {})", amount(tick.late), short(LATE_BOUND_NS), short(worst));
         parts.push(Part::new(if tick.late > 0 { 4 } else { 7 }, late));
@@ -49,7 +52,7 @@ fn bar(done: u64, all: u64) -> String {
 
 /// Time until the last release: in an open loop what is left of the plan, in a closed one from the share already sent.
 fn left_ns(started: Option<&Started>, tick: &Tick) -> Option<i64> {
-    if tick.phase != "measure" || tick.elapsed_ns <= 0 || tick.sent >= tick.planned {
+    if !matches!(tick.phase, "warmup" | "measure") || tick.elapsed_ns <= 0 || tick.sent >= tick.planned {
         return None;
     }
     match started {

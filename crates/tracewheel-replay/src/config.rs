@@ -130,7 +130,7 @@ pub struct LookAhead {
 
 impl Default for LookAhead {
     fn default() -> Self {
-        LookAhead { requests: 4_096, bytes: 128 << 20 }
+        LookAhead { requests: 4_096, bytes: 64 << 20 }
     }
 }
 

@@ -42,14 +42,14 @@ pub struct Started {
 /// Lateness from which a first attempt counts into [`Tick::late`], in nanoseconds.
 pub const LATE_BOUND_NS: i64 = 1_000_000;
 
-/// Progress of a running replay. Counts are since the start of the measured phase, quantiles too.
+/// Progress of a running replay. Counts are since the plan's time zero, quantiles are of the phase `measure`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tick {
-    /// `prime` before the measured phase (connections, a cache to fill), then `measure`, then `drain`.
+    /// `prime` before the plan (connections, a cache to fill), then `warmup` if there is one, `measure`, then `drain`.
     pub phase: &'static str,
     /// When the tick was made, on the run's clock, in nanoseconds.
     pub at_ns: i64,
-    /// Time since the measured phase began, in nanoseconds; negative before.
+    /// Time since the plan's time zero, in nanoseconds; negative before.
     pub elapsed_ns: i64,
     /// Requests in the plan.
     pub planned: u64,

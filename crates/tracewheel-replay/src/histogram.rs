@@ -1,132 +1,34 @@
-//! Quantiles of durations in bounded memory.
-//!
-//! A value falls into the bucket of its highest 8 bits: 128 buckets for each power of two, so that the middle of a bucket
-//! is at most 0.4 % away from any value in it. Below 256 ns the buckets are exact. Ten kilobytes, no allocation after
-//! the first value.
+//! The quantiles that progress and reports show.
+
+pub(crate) use tracewheel_workload::Histogram;
+
+use tracewheel_record::manifest::DistributionSection;
 
 use crate::report::Quantiles;
 
-const SUB_BITS: u32 = 7;
-const SUB: usize = 1 << SUB_BITS;
-const BUCKETS: usize = (64 - SUB_BITS as usize) * SUB;
-
-/// Counts of non-negative durations; negative ones count as 0 and are told apart by [`Histogram::min`].
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Histogram {
-    counts: Vec<u32>,
-    count: u64,
-    min: Option<i64>,
-    max: Option<i64>,
-}
-
-impl Histogram {
-    /// Adds one value.
-    pub(crate) fn record(&mut self, ns: i64) {
-        if self.counts.is_empty() {
-            self.counts.resize(BUCKETS, 0);
-        }
-        let bucket = &mut self.counts[bucket_of(ns.max(0).unsigned_abs())];
-        *bucket = bucket.saturating_add(1);
-        self.count += 1;
-        self.min = Some(self.min.map_or(ns, |min| min.min(ns)));
-        self.max = Some(self.max.map_or(ns, |max| max.max(ns)));
-    }
-
-    /// Forgets everything and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.counts.fill(0);
-        (self.count, self.min, self.max) = (0, None, None);
-    }
-
-    /// Number of values.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// The smallest value, exact.
-    pub(crate) fn min(&self) -> Option<i64> {
-        self.min
-    }
-
-    /// The largest value, exact.
-    pub(crate) fn max(&self) -> Option<i64> {
-        self.max
-    }
-
-    /// Nearest-rank quantile: the value of rank ⌈q·n⌉, for 0 < q ≤ 1.
-    pub(crate) fn quantile(&self, q: f64) -> Option<i64> {
-        if self.count == 0 {
-            return None;
-        }
-        let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count);
-        let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen += u64::from(*count);
-            if seen >= rank {
-                let value = middle_of(bucket);
-                return Some(value.clamp(self.min.unwrap_or(value), self.max.unwrap_or(value)));
-            }
-        }
-        self.max
-    }
-
-    /// The usual five.
-    pub(crate) fn quantiles(&self) -> Quantiles {
-        Quantiles {
-            count: self.count,
-            p50_ns: self.quantile(0.5),
-            p90_ns: self.quantile(0.9),
-            p95_ns: self.quantile(0.95),
-            p99_ns: self.quantile(0.99),
-            max_ns: self.max,
-        }
+/// The usual five of a histogram of durations.
+pub(crate) fn quantiles(histogram: &Histogram) -> Quantiles {
+    Quantiles {
+        count: histogram.count(),
+        p50_ns: histogram.quantile(0.5),
+        p90_ns: histogram.quantile(0.9),
+        p95_ns: histogram.quantile(0.95),
+        p99_ns: histogram.quantile(0.99),
+        max_ns: histogram.max(),
     }
 }
 
-fn bucket_of(value: u64) -> usize {
-    let bits = 64 - value.leading_zeros();
-    let shift = bits.saturating_sub(SUB_BITS + 1);
-    let bucket = (value >> shift) as usize + (shift as usize) * SUB;
-    bucket.min(BUCKETS - 1)
-}
-
-fn middle_of(bucket: usize) -> i64 {
-    let shift = (bucket / SUB).saturating_sub(1);
-    let low = (bucket - shift * SUB) << shift;
-    (low + ((1usize << shift) >> 1)) as i64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_is_within_four_thousandths_of_its_values() {
-        for exponent in 0..62 {
-            for offset in [0u64, 1, 3, 1 << exponent >> 1, (1 << exponent) - 1] {
-                let value = (1u64 << exponent) + offset.min((1 << exponent) - 1);
-                let back = middle_of(bucket_of(value)) as f64;
-                let error = (back - value as f64).abs();
-                assert!(error <= 0.5 || error / value as f64 <= 0.004, "{value} came back as {back}");
-            }
-        }
-    }
-
-    #[test]
-    fn quantiles_are_of_nearest_rank() {
-        let mut histogram = Histogram::default();
-        assert_eq!(histogram.quantile(0.5), None);
-        for value in 1..=100 {
-            histogram.record(value);
-        }
-        let quantiles = histogram.quantiles();
-        assert_eq!(
-            (quantiles.p50_ns, quantiles.p90_ns, quantiles.p99_ns, quantiles.max_ns),
-            (Some(50), Some(90), Some(99), Some(100))
-        );
-        histogram.record(-5);
-        assert_eq!(histogram.quantile(0.001), Some(0));
-        histogram.clear();
-        assert_eq!((histogram.count(), histogram.max()), (0, None));
+/// A histogram of counts as the manifest shows it.
+pub(crate) fn distribution(histogram: &Histogram, sum: u64) -> DistributionSection {
+    let at = |q: f64| histogram.quantile(q).unwrap_or(0).unsigned_abs();
+    let count = histogram.count();
+    DistributionSection {
+        count,
+        mean: if count == 0 { 0.0 } else { sum as f64 / count as f64 },
+        min: histogram.min().unwrap_or(0).unsigned_abs(),
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        max: histogram.max().unwrap_or(0).unsigned_abs(),
     }
 }

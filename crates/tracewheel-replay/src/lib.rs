@@ -16,7 +16,6 @@ mod run;
 mod shared;
 mod stamp;
 mod stop;
-mod survey;
 mod worker;
 
 pub use config::{LookAhead, RecorderQueue, ReplayConfig, Secret};

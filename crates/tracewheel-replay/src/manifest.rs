@@ -7,21 +7,21 @@ use serde_json::json;
 use tracewheel_protocol::Provider;
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
-    CacheSection, ClockSection, ConnectionSection, EndedBy, OutcomeSection, PercentilesNs, PlanSection,
-    PolicySection, PromptsSection, ProtocolSection, ScenarioSection, TargetSection, TlsSection,
-    VantageSection, WindowSection,
+    CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy, OutcomeSection,
+    PercentilesNs, PlanSection, PolicySection, PromptsSection, ProtocolSection, ScenarioSection,
+    TargetSection, TlsSection, VantageSection, WindowSection,
 };
 use tracewheel_transport::{Endpoint, TlsClient};
-use tracewheel_workload::{CacheMode, Plan};
+use tracewheel_workload::{CacheMode, Plan, PlanSurvey, Share, Sizes};
 
 use crate::config::ReplayConfig;
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, distribution, quantiles};
 use crate::machine;
 use crate::recorder::Totals;
 use crate::report::Quantiles;
+use crate::run::Conducted;
 use crate::shared::{Abort, Shared, TlsSeen};
 use crate::stop::StopLevel;
-use crate::survey::{Survey, distribution};
 
 /// p99 of lateness above which a run is not called faithful.
 const FAITHFUL_P99_NS: i64 = 5_000_000;
@@ -30,7 +30,6 @@ const FAITHFUL_P99_NS: i64 = 5_000_000;
 pub(crate) struct Known<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) config: &'a ReplayConfig,
-    pub(crate) survey: &'a Survey,
     pub(crate) provider: &'static dyn Provider,
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) addresses: &'a [SocketAddr],
@@ -65,7 +64,6 @@ impl Known<'_> {
             cache: CacheSection {
                 mode: Some(config.cache.to_string()),
                 primed: Some(primes(config.cache)),
-                planned_share: self.survey.planned_cached_share,
                 nonce_by: Some("prompt".to_owned()),
                 ..CacheSection::default()
             },
@@ -74,16 +72,20 @@ impl Known<'_> {
             clock: ClockSection::default(),
             scenario: self.scenario(),
             warnings: self.warnings(),
-            other: self.unknown_tokens(),
+            other: self.left_out(),
             ..Manifest::default()
         }
+    }
+
+    fn survey(&self) -> &PlanSurvey {
+        self.plan.survey()
     }
 
     fn plan_section(&self) -> PlanSection {
         let header = self.plan.header();
         let options = &header.options;
-        let (from, to) = self.survey.trace_unix_ns.unzip();
-        let span_ns = header.span_ns;
+        let (from, to) = self.survey().trace_unix_ns.unzip();
+        let span_ns = header.measured_span_ns();
         PlanSection {
             requests: header.requests,
             timeline: Some(self.config.run_name.clone()),
@@ -103,16 +105,16 @@ impl Known<'_> {
                 zone: None,
             },
             span_ns: Some(span_ns),
-            offered_per_second: per_second(header.requests, span_ns),
+            offered_per_second: per_second(header.requests_measured(), span_ns),
             block_tokens: header.block_tokens,
-            amplification: None,
+            amplification: options.thin.map(Share::as_f64),
         }
     }
 
     fn target(&self) -> TargetSection {
         let models = match &self.config.model {
             Some(model) => vec![model.clone()],
-            None => self.survey.models.iter().cloned().collect(),
+            None => self.survey().models.iter().cloned().collect(),
         };
         TargetSection {
             url: self.endpoint.url(),
@@ -141,17 +143,18 @@ impl Known<'_> {
     }
 
     fn prompts(&self) -> PromptsSection {
-        let recorded = self.survey.recorded_bodies;
+        let survey = self.survey();
+        let recorded = survey.recorded_bodies;
         let origin = match recorded {
             0 => "synthesised",
             all if all == self.plan.header().requests => "recorded",
             _ => "mixed",
         };
         PromptsSection {
-            digest: Some(self.survey.sizes_digest.clone()),
+            digest: Some(survey.sizes_digest.clone()),
             origin: Some(origin.to_owned()),
-            input_tokens: Some(self.survey.input_tokens),
-            output_tokens: Some(self.survey.output_tokens),
+            input_tokens: Some(sizes(&survey.input_tokens)),
+            output_tokens: Some(sizes(&survey.output_tokens)),
         }
     }
 
@@ -167,22 +170,42 @@ impl Known<'_> {
                 "closed loop of {at_once}: requests waited for each other, so the recorded arrivals were not kept"
             ));
         }
-        if self.survey.recorded_bodies > 0 && self.config.cache != CacheMode::Natural {
+        if self.survey().recorded_bodies > 0 && self.config.cache != CacheMode::Natural {
             warnings
                 .push("recorded bodies are sent as they are: the cache mode does not reach them".to_owned());
         }
         warnings
     }
 
-    /// What became of rows without token counts, by the chosen rule; nothing where there were none.
-    fn unknown_tokens(&self) -> BTreeMap<String, serde_json::Value> {
+    /// What the options made of the window's rows, as far as they were used.
+    fn left_out(&self) -> BTreeMap<String, serde_json::Value> {
         let header = self.plan.header();
-        [("rows_left_out", header.rows_unknown_tokens), ("requests_filled", header.requests_filled)]
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| (name.to_owned(), json!(count)))
-            .collect()
+        let mut other: BTreeMap<String, serde_json::Value> = [
+            ("rows_left_out", header.rows_unknown_tokens),
+            ("rows_of_operations_left_out", header.rows_left_out),
+            ("requests_filled", header.requests_filled),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name.to_owned(), json!(count)))
+        .collect();
+        if let Some(thinned) = &header.thinned {
+            other.insert("thinned".to_owned(), json!(thinned));
+        }
+        if let Some(warmup) = header.options.warmup.filter(|_| header.warmup_ns > 0) {
+            let told = json!({
+                "duration_ns": header.warmup_ns,
+                "requests": header.requests_warmup,
+                "before_window": warmup.before_window,
+            });
+            other.insert("warmup".to_owned(), told);
+        }
+        other
     }
+}
+
+fn sizes(sizes: &Sizes) -> DistributionSection {
+    distribution(&sizes.histogram, sizes.sum)
 }
 
 /// Whether the mode sends prompts ahead of the measured phase.
@@ -204,8 +227,8 @@ pub(crate) fn complete(
     manifest: &mut Manifest,
     totals: &Totals,
     shared: &Shared,
-    stopped: StopLevel,
-    opened_ahead: u32,
+    plan: &Plan,
+    conducted: &Conducted,
 ) {
     let target = &mut manifest.target;
     target.server_header = Some(totals.servers.iter().cloned().collect::<Vec<_>>().join(", "))
@@ -220,7 +243,16 @@ pub(crate) fn complete(
     vantage.round_trip_min_ns = round_trips.first().copied();
     vantage.round_trip_p50_ns = round_trips.get(round_trips.len().saturating_sub(1) / 2).copied();
     vantage.round_trip_samples = u32::try_from(round_trips.len()).ok();
-    manifest.policy.connections.opened_ahead = Some(opened_ahead);
+    manifest.policy.connections.opened_ahead = Some(conducted.opened_ahead);
+    let predicted = &conducted.predicted;
+    manifest.cache.planned_share = predicted.share();
+    if let Some(row) = predicted.forgets_from_row {
+        manifest.warnings.push(format!(
+            "the prompts hold more blocks than the prediction of cached tokens remembers: from row {row} on, \
+             predicted_cached_tokens is a lower bound (what a cache of the {} blocks used last holds)",
+            predicted.remembers_blocks
+        ));
+    }
     if totals.cached_reported_by > 0 {
         manifest.cache.measured_share =
             Some(totals.cached_tokens as f64 / totals.cached_of_tokens.max(1) as f64);
@@ -231,9 +263,10 @@ pub(crate) fn complete(
     (clock.bracket_max_ns, clock.steps, clock.drift_ns) =
         (totals.clock.bracket_max_ns, Some(totals.clock.steps), totals.clock.drift_ns());
     if let Some(start_ns) = shared.measure_start_ns() {
+        let start_ns = start_ns.saturating_add(plan.header().warmup_ns);
         manifest.other.insert("measure_start_ns".to_owned(), json!(start_ns));
     }
-    manifest.outcome = Some(outcome(totals, shared, stopped));
+    manifest.outcome = Some(outcome(totals, shared, conducted.stopped));
 }
 
 fn complete_tls(section: &mut TlsSection, seen: &TlsSeen) {
@@ -262,7 +295,7 @@ fn outcome(totals: &Totals, shared: &Shared, stopped: StopLevel) -> OutcomeSecti
         (None, StopLevel::Cut) => EndedBy::Cut,
     };
     let released = totals.first_release_ns.zip(totals.last_release_ns);
-    let late = totals.lateness.quantiles();
+    let late = quantiles(&totals.lateness);
     OutcomeSection {
         ended_by,
         ended_ns: totals.last_release_ns,

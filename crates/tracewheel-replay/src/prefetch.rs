@@ -19,6 +19,37 @@ use crate::shared::{Abort, Halt, Outbox, Shared};
 /// system call at the very moment of a release.
 const NAP_NS: i64 = 10_000_000;
 
+/// Requests that are recorded one by one although they were not sent. A plan of millions that is stopped after
+/// seconds must not take minutes, and gigabytes, to say that the rest of it was not sent.
+const UNSENT_ROWS: u64 = 100_000;
+
+/// What the plan expects of the target's prefix cache, over the requests of the phase `measure` that were planned
+/// before the run ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Predicted {
+    cached_tokens: u64,
+    of_tokens: u64,
+    /// See [`Prediction`](tracewheel_workload::Prediction).
+    pub(crate) forgets_from_row: Option<u64>,
+    pub(crate) remembers_blocks: u64,
+}
+
+impl Predicted {
+    /// Cached share of the input tokens, from 0 to 1, over the requests for which it can be known.
+    pub(crate) fn share(&self) -> Option<f64> {
+        (self.of_tokens > 0).then(|| self.cached_tokens as f64 / self.of_tokens as f64)
+    }
+
+    fn take(&mut self, record: &RequestRecord) {
+        if record.phase == Phase::Measure
+            && let Some(cached) = record.predicted_cached_tokens
+        {
+            self.cached_tokens += u64::from(cached);
+            self.of_tokens += u64::from(record.input_tokens.unwrap_or(0));
+        }
+    }
+}
+
 /// What lies rendered and unreleased. Filled by the renderer, emptied by the workers.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -146,8 +177,9 @@ pub(crate) struct Prefetch {
 }
 
 impl Prefetch {
-    /// Renders the whole plan ahead of the workers. After a stop the rest of the plan is recorded as unsent, unrendered.
-    pub(crate) fn measured(mut self, plan: &Plan) -> Result<(), WorkloadError> {
+    /// Renders the whole plan ahead of the workers. After a stop the requests that were not rendered are recorded as
+    /// unsent, up to a bound; the run counts the others without a row.
+    pub(crate) fn measured(mut self, plan: &Plan) -> Result<Predicted, WorkloadError> {
         let outcome = self.measured_inner(plan);
         if outcome.is_err() {
             self.shared.abort(Abort::PlanUnreadable);
@@ -156,26 +188,42 @@ impl Prefetch {
         outcome
     }
 
-    fn measured_inner(&mut self, plan: &Plan) -> Result<(), WorkloadError> {
-        for (number, planned) in plan.requests().enumerate() {
+    fn measured_inner(&mut self, plan: &Plan) -> Result<Predicted, WorkloadError> {
+        let mut predicted = Predicted::default();
+        let mut requests = plan.requests();
+        let (mut number, mut unsent) = (0, 0);
+        while unsent < UNSENT_ROWS
+            && let Some(planned) = requests.next()
+        {
             let planned = planned?;
-            let mut record = Box::new(record_of(&planned, Phase::Measure));
-            if planned.body.is_none() {
-                record.predicted_cached_tokens = self.renderer.config.cache.predicted_cached_tokens(&planned);
-            }
+            let record = Box::new(self.planned_record(&planned));
+            predicted.take(&record);
             if self.shared.halt() > Halt::Running {
+                unsent += 1;
                 self.unsent(record);
                 continue;
             }
-            let body = self.renderer.body(&planned, Phase::Measure);
+            let body = self.renderer.body(&planned, planned.phase);
             if !self.budget.take(body.len(), &self.shared) {
+                unsent += 1;
                 self.unsent(record);
                 continue;
             }
-            record.due_ns = record.planned_ns;
             self.hand_over(number, ready(planned, record, body));
+            number += 1;
         }
-        Ok(())
+        let prediction = requests.prediction();
+        predicted.forgets_from_row = prediction.forgets_from_row;
+        predicted.remembers_blocks = prediction.remembers_blocks;
+        Ok(predicted)
+    }
+
+    fn planned_record(&self, planned: &PlannedRequest) -> RequestRecord {
+        let mut record = record_of(planned, planned.phase);
+        if planned.body.is_none() {
+            record.predicted_cached_tokens = self.renderer.config.cache.predicted_cached_tokens(planned);
+        }
+        record
     }
 
     /// Renders the prompts that the cache mode wants warm, each once; how many.

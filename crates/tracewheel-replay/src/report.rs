@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tracewheel_timeline::vocab::Reason;
+use tracewheel_workload::Thinned;
 
 use crate::stop::StopLevel;
 
@@ -15,16 +16,20 @@ pub struct RunReport {
     pub run_id: String,
     /// The run directory.
     pub run_dir: PathBuf,
-    /// Where the planned requests went.
+    /// Where the planned requests went, those of the warm-up among them.
     pub counts: Counts,
     /// Requests by reason, for those that did not end well.
     pub reasons: BTreeMap<String, u64>,
-    /// Attempts made for planned requests, retries among them.
+    /// Attempts made for requests of the phase `measure`, retries among them.
     pub attempts: u64,
     /// Attempts beyond each request's first.
     pub retries: u64,
     /// Requests sent to fill the cache before the measured phase.
     pub primed: u64,
+    /// Planned requests of the warm-up: sent on schedule, in no statistics.
+    pub warmup: u64,
+    /// What thinning did; `None` where nothing was to be thinned.
+    pub thinned: Option<Thinned>,
     /// Connections opened.
     pub connections: u64,
     /// Requests moved to a new connection because the server had closed the reserved one before a byte was written.
@@ -35,11 +40,11 @@ pub struct RunReport {
     pub ttft: Quantiles,
     /// Due to last output event, over requests that ended well, in nanoseconds.
     pub e2e: Quantiles,
-    /// Planned requests per second over the planned span; `None` for fewer than two.
+    /// Planned requests per second over the planned span of the phase `measure`; `None` for fewer than two.
     pub offered_per_s: Option<f64>,
     /// Released requests per second over the time in which they were released; `None` for fewer than two.
     pub achieved_per_s: Option<f64>,
-    /// Duration of the measured phase, from its time zero to the last end, in nanoseconds.
+    /// Duration of the measured phase, from the end of the warm-up to the last end, in nanoseconds.
     pub measured_ns: i64,
     /// How far a person's stop went.
     pub stopped: StopLevel,

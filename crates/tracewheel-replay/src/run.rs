@@ -22,6 +22,7 @@ use crate::worker::{self, Answer, Command, Setup};
 use crate::{ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopSignal};
 
 use check::Checked;
+pub(crate) use conductor::Conducted;
 use conductor::Conductor;
 
 /// Commands that may wait for a worker.
@@ -185,7 +186,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         &self,
         recorded: Recorded,
         manifest: Manifest,
-        conducted: &conductor::Conducted,
+        conducted: &Conducted,
     ) -> Result<RunReport, ReplayError> {
         conductor::report(recorded, manifest, conducted, self.shared, self.plan, &self.started)
             .map_err(|source| ReplayError::Record { source })

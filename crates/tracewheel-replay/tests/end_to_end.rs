@@ -148,14 +148,15 @@ fn events_begin_with_the_start_and_end_with_the_report() {
 #[test]
 fn connections_are_kept_and_used_again() {
     let server = Server::start(|_| Reply::Stream { chunks: 1, gap_us: 0 });
-    let finished =
-        Bench::even(100, 5 * MS).run(&ReplayConfig { warm_connections: Some(3), ..config(&server) });
+    // One at a time: however slow the machine is, a connection is idle when the next request wants one.
+    let one_by_one = ReplayConfig { warm_connections: Some(3), closed_loop: Some(1), ..config(&server) };
+    let finished = Bench::even(100, 5 * MS).run(&one_by_one);
     let used = finished
         .attempts
         .iter()
         .filter_map(|attempt| attempt.connection)
         .collect::<std::collections::BTreeSet<_>>();
-    assert!(used.len() < 20, "{} connections for 100 requests", used.len());
+    assert!(used.len() <= 3, "{} connections for 100 requests", used.len());
     assert!(finished.attempts.iter().filter(|attempt| attempt.connection_reused == Some(true)).count() > 80);
 }
 

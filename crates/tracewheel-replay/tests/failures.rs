@@ -73,6 +73,15 @@ fn each_kind_of_failure_keeps_its_name() {
         (Reply::Status(413, "", ""), Reason::RequestTooLarge),
         (Reply::Status(422, "", ""), Reason::InvalidRequest),
         (Reply::Status(302, "location: /\r\n", ""), Reason::HttpRedirect),
+        (Reply::Status(200, "content-encoding: gzip\r\n", "\u{1f}"), Reason::ContentEncoded),
+        (
+            Reply::StreamOf(
+                "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"abort\"}]}\n\n",
+            ),
+            Reason::AbortedByServer,
+        ),
+        (Reply::CommentFlood(300_000), Reason::LimitExceeded),
+        (Reply::InterimFlood, Reason::HeadTooLarge),
         (Reply::Hang, Reason::ResponseTimeout),
         (Reply::HangMid, Reason::TotalTimeout),
     ];
@@ -86,11 +95,20 @@ fn each_kind_of_failure_keeps_its_name() {
     assert_eq!((finished.report.counts.ok, finished.report.counts.failed), (1, kinds.len() as u64));
     let reasons = &finished.report.reasons;
     assert_eq!((reasons["total_timeout"], reasons["response_timeout"], reasons["bad_gateway"]), (1, 1, 2));
+    let flooded =
+        finished.attempts.iter().find(|attempt| attempt.reason == Some(Reason::LimitExceeded)).unwrap();
+    assert_eq!(flooded.events.len(), 1 << 18, "what is kept of a flood is bounded");
+    let told = |reason| {
+        let attempt = finished.attempts.iter().find(|attempt| attempt.reason == Some(reason)).unwrap();
+        attempt.error_body.clone().unwrap()
+    };
+    assert!(told(Reason::ContentEncoded).contains("content-encoding gzip"));
+    assert!(told(Reason::LimitExceeded).contains("more than 262144 events"));
     let boom = finished.attempts.iter().find(|attempt| attempt.http_status == Some(500)).unwrap();
     assert!(boom.error_body.as_ref().unwrap().contains("boom"));
     let hung = finished.request(kinds.len() as u64 - 1);
     assert!(hung.first_output_ns.is_some(), "what came before the time-out is kept");
-    assert!(hung.end_ns.unwrap() - hung.due_ns >= 600 * MS);
+    assert!(hung.end_ns.unwrap() - hung.due_ns >= 2_000 * MS);
 }
 
 #[test]

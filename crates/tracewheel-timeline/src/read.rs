@@ -108,6 +108,19 @@ impl Timeline {
         })
     }
 
+    /// Whether any row can have a value in a column that is no list and no map: false only where the file's own
+    /// statistics say that every cell is null, or where there is no such column. Reads no rows.
+    pub fn may_have_values(&self, column: &str) -> bool {
+        let descriptor = self.inner.parquet.parquet_schema();
+        let leaf = descriptor.columns().iter().position(|leaf| leaf.path().string() == column);
+        let Some(leaf) = leaf else { return false };
+        self.inner.parquet.metadata().row_groups().iter().any(|group| {
+            let chunk = group.column(leaf);
+            let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+            nulls.is_none_or(|nulls| nulls < chunk.num_values().unsigned_abs())
+        })
+    }
+
     /// Reads every row and computes the digest anew. Equal to `meta().digest` unless the file was changed.
     pub fn compute_digest(&self) -> Result<String, TimelineError> {
         let mut digest = RowDigest::new();

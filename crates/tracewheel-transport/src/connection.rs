@@ -163,6 +163,7 @@ impl H1Connection {
             Stream::Tls(tls) => Some(Arc::new(tls.facts())),
         };
         let valve = Arc::new(Valve::default());
+        valve.shut();
         let io = StampedIo::new(stream, Arc::clone(&valve));
         let (sender, driver) = http1::Builder::new()
             .handshake(io)

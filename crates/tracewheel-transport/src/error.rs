@@ -119,7 +119,7 @@ pub enum ExchangeErrorKind {
     BadFraming,
     /// The answer's head is larger than any sensible one, or never ends.
     HeadTooLarge,
-    /// The answer's body is larger than the limit.
+    /// The answer's body is larger than the limit, or came in more reads than the limit.
     BodyTooLarge,
     /// The caller gave up: a time-out, a cancellation, the end of the run.
     Aborted,

@@ -31,11 +31,13 @@ const ROUNDS: u32 = 16;
 pub struct ExchangeLimits {
     /// Largest body that is accepted, in bytes.
     pub max_body_bytes: u64,
+    /// Most reads that an answer may take: each is remembered, and a body of single bytes has as many as it is long.
+    pub max_reads: u32,
 }
 
 impl Default for ExchangeLimits {
     fn default() -> Self {
-        ExchangeLimits { max_body_bytes: 64 << 20 }
+        ExchangeLimits { max_body_bytes: 64 << 20, max_reads: 1 << 19 }
     }
 }
 
@@ -209,12 +211,17 @@ impl Exchange {
             }
             self.opened = true;
         }
-        self.connection.valve.open();
+        self.connection.valve.open(matches!(self.state, State::Body(_)));
         for _ in 0..ROUNDS {
             if !self.driver_ended {
                 self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
             }
             self.connection.stamps.drain_reads(&mut self.outcome.reads);
+            if self.outcome.reads.len() > self.limits.max_reads as usize {
+                let detail = format!("the limit is {} reads", self.limits.max_reads);
+                self.end(Some(ExchangeError { kind: ExchangeErrorKind::BodyTooLarge, detail }));
+                return Poll::Ready(());
+            }
             match self.step(cx) {
                 Step::Ended => return Poll::Ready(()),
                 Step::Advanced => {}

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -18,12 +18,20 @@ const GREETING_BYTES: usize = 64;
 /// Bytes that may come before an answer's head is whole, informational answers included.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// What the adapter inside hyper's connection and the exchange outside share: whether bytes may leave, and how the answer
-/// began. Both live in one task; atomics and lock only satisfy `Send`. (That a large body leaves in slices is the
+/// Reads within one poll before an answer's head is there. hyper reads on by itself as long as what came is no answer
+/// yet: a flood of interim answers (100, 103) would keep it, and with it every time-out and due send of its task, up to
+/// the bound on a head. An honest head comes with one read.
+const READS_FOR_A_HEAD: u32 = 2;
+/// Reads within one poll afterwards.
+const READS_FOR_A_BODY: u32 = 32;
+
+/// What the adapter inside hyper's connection and the exchange outside share: whether bytes may leave, how many
+/// reads are left in this poll, and how the answer began. Both live in one task; atomics and lock only satisfy `Send`. (That a large body leaves in slices is the
 /// stream's own doing.)
 #[derive(Debug, Default)]
 pub(crate) struct Valve {
     open: AtomicBool,
+    reads_left: AtomicU32,
     arrivals: Mutex<Arrivals>,
 }
 
@@ -37,16 +45,30 @@ struct Arrivals {
 }
 
 impl Valve {
-    pub(crate) fn open(&self) {
-        self.open.store(true, Ordering::Relaxed);
+    /// Begins a poll in which bytes may leave. `answered`: the answer's head is there.
+    pub(crate) fn open(&self, answered: bool) {
+        self.set(true, if answered { READS_FOR_A_BODY } else { READS_FOR_A_HEAD });
     }
 
+    /// Begins a poll in which none may.
     pub(crate) fn shut(&self) {
-        self.open.store(false, Ordering::Relaxed);
+        self.set(false, READS_FOR_A_HEAD);
+    }
+
+    fn set(&self, open: bool, reads: u32) {
+        self.open.store(open, Ordering::Relaxed);
+        self.reads_left.store(reads, Ordering::Relaxed);
     }
 
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Takes one of the poll's reads; false when none is left.
+    fn take_read(&self) -> bool {
+        let left = self.reads_left.load(Ordering::Relaxed);
+        self.reads_left.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
     }
 
     /// A new exchange begins: nothing of its answer has come.
@@ -139,6 +161,10 @@ impl Read for StampedIo {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.valve.take_read() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let limit = buf.remaining().min(this.scratch.len());
         let into = &mut this.scratch[..limit];
         match this.stream.poll_read_slice(cx, into) {

@@ -361,10 +361,44 @@ async fn connection_close_is_obeyed() {
 async fn a_body_above_the_limit_ends_the_exchange() {
     let server =
         serve(vec![vec![Read(0), Send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789"), Wait]]);
-    let limits = ExchangeLimits { max_body_bytes: 8 };
+    let limits = ExchangeLimits { max_body_bytes: 8, ..ExchangeLimits::default() };
     let (outcome, connection) = open(&server).await.arm(request(&server, ""), limits).run().await;
     assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::BodyTooLarge));
     assert!(outcome.body.len() <= 8 && connection.is_none());
+}
+
+#[tokio::test]
+async fn more_reads_than_the_limit_end_the_exchange() {
+    let mut script = vec![Read(0), Send("HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n")];
+    for _ in 0..20 {
+        script.extend([Pause(3), Send("x")]);
+    }
+    script.push(Wait);
+    let server = serve(vec![script]);
+    let limits = ExchangeLimits { max_reads: 4, ..ExchangeLimits::default() };
+    let (outcome, connection) = open(&server).await.arm(request(&server, ""), limits).run().await;
+    assert_eq!(error_kind(&outcome), Some(ExchangeErrorKind::BodyTooLarge));
+    assert!(outcome.error.unwrap().detail.contains("4 reads") && connection.is_none());
+}
+
+#[tokio::test]
+async fn a_long_row_of_interim_answers_is_read_past_poll_by_poll() {
+    const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+    let flood: &'static str = Box::leak(INTERIM.repeat(60_000).into_boxed_str());
+    let good = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let server = serve(vec![vec![Read(0), Send(flood), Send(good), Close]]);
+    let mut exchange = open(&server).await.arm(request(&server, ""), ExchangeLimits::default());
+    exchange.release();
+    let mut polls = 0;
+    poll_fn(|cx| {
+        polls += 1;
+        exchange.poll(cx)
+    })
+    .await;
+    let (outcome, _) = exchange.finish();
+    assert_eq!((outcome.error, outcome.body.as_slice()), (None, b"ok".as_slice()));
+    // A poll makes two reads of 32 KiB at most.
+    assert!(polls >= flood.len() / (2 * 32 * 1024), "{polls} polls");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ impl fmt::Display for PlanDigest {
     }
 }
 
-const DOMAIN: &[u8] = b"tracewheel plan requests v1\n";
+const DOMAIN: &[u8] = b"tracewheel plan requests v2\n";
 
 /// Digests requests as they pass.
 pub(crate) struct Digester {
@@ -64,6 +64,7 @@ impl Canonical {
             copy,
             request_id,
             planned_ns,
+            phase,
             trace_unix_ns,
             operation,
             model,
@@ -91,6 +92,7 @@ impl Canonical {
         self.bytes(copy.to_le_bytes());
         self.bytes(request_id.to_le_bytes());
         self.bytes(planned_ns.to_le_bytes());
+        self.text(phase.as_str().as_bytes());
         self.option(trace_unix_ns.map(i64::to_le_bytes));
         self.text(operation.as_str().as_bytes());
         for text in [model, route, endpoint, provider] {

@@ -2,42 +2,62 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::PlanOptions;
+use crate::{PlanOptions, Thinned};
 
 /// Counts and identities of a plan, gathered by one cheap pass over the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanHeader {
     /// Requests in the plan.
     pub requests: u64,
+    /// Those of them that warm up: they are sent on schedule and enter no statistics.
+    pub requests_warmup: u64,
     /// From time zero to the last planned send, in nanoseconds.
     pub span_ns: i64,
+    /// From time zero to the end of the warm-up, by planned time in nanoseconds; 0 without one.
+    pub warmup_ns: i64,
     /// Digest of the timeline's logical content, as its metadata has it.
     pub timeline_digest: String,
     /// Tokens in a block of a prefix hash, where the timeline has one size for all.
     pub block_tokens: Option<u32>,
     /// The options that made the plan, the seed among them.
     pub options: PlanOptions,
-    /// Recorded arrival that is time zero: the first arrival plus the window's start, in Unix nanoseconds (from 0
-    /// in a timeline without an epoch).
+    /// Recorded arrival that is time zero: the first arrival plus the window's start (less a warm-up that goes before
+    /// it), in Unix nanoseconds (from 0 in a timeline without an epoch).
     pub origin_unix_ns: i64,
     /// Whether recorded arrivals count from 1970 UTC, rather than from the trace's own start.
     pub has_epoch: bool,
     /// Rows of the timeline.
     pub rows: u64,
-    /// Rows before the window.
+    /// Rows before the window (and before a warm-up that goes ahead of it).
     pub rows_before_window: u64,
-    /// Rows after the window.
+    /// Rows after the window; 0 where the limit was reached before its end.
     pub rows_after_window: u64,
     /// Rows inside the window that are logged retries of an earlier row: never planned, since the replay makes its own.
     pub rows_retries: u64,
     /// Rows inside the window left out because a token count is unknown or zero.
     pub rows_unknown_tokens: u64,
-    /// Rows inside the window that would have been planned but for the limit.
+    /// Rows behind the last planned one where the limit was reached, whatever they are: they are not looked at.
     pub rows_beyond_limit: u64,
+    /// Rows inside the window whose operation is left out.
+    pub rows_left_out: u64,
+    /// What thinning did; `None` where nothing was to be thinned.
+    pub thinned: Option<Thinned>,
     /// Planned requests with a token count that was filled in.
     pub requests_filled: u64,
     /// Sums over the prompts.
     pub prompts: PromptStats,
+}
+
+impl PlanHeader {
+    /// Requests of the phase `measure`.
+    pub fn requests_measured(&self) -> u64 {
+        self.requests - self.requests_warmup
+    }
+
+    /// From the end of the warm-up to the last planned send, in nanoseconds.
+    pub fn measured_span_ns(&self) -> i64 {
+        (self.span_ns - self.warmup_ns).max(0)
+    }
 }
 
 /// Sums over the prompts of a plan.

@@ -2,7 +2,8 @@
 //!
 //! A [`Plan`] says what a replay sends and when. It is a pure function of a timeline and [`PlanOptions`]: the same
 //! two give the same plan, byte for byte, which [`Plan::digest`] makes checkable. Rows are not held in memory, only
-//! counts are, and what logged retries know: [`Plan::requests`] streams the timeline again.
+//! counts are, and what logged retries know: [`Plan::requests`] streams the timeline again, and remembers a bounded
+//! number of prefix blocks to say what a cache would have found ([`PrefixCache`]).
 //!
 //! Prompts are planned as a [`PromptSpec`], a list of blocks and a tail; [`PromptRenderer`] makes the text. The
 //! nonce that keeps one run's prompts out of another run's caches enters only there ([`CacheMode`]), so it is no
@@ -14,6 +15,8 @@ mod cache_mode;
 mod digest;
 mod error;
 mod header;
+mod histogram;
+mod human;
 mod layout;
 mod options;
 mod plan;
@@ -22,16 +25,23 @@ mod priming;
 mod prompt;
 mod request;
 mod select;
+mod share;
 mod speed;
+mod survey;
+mod thin;
 
 pub use cache_mode::{CacheMode, ParseCacheModeError};
 pub use digest::PlanDigest;
-pub use error::WorkloadError;
+pub use error::{RowPlace, WorkloadError};
 pub use header::{PlanHeader, PromptStats};
-pub use options::{ParseUnknownTokensError, PlanOptions, UnknownTokens, Window};
-pub use plan::{Plan, PlannedRequests};
-pub use prefix_cache::PrefixCache;
+pub use histogram::Histogram;
+pub use options::{ParseUnknownTokensError, PlanOptions, UnknownTokens, Warmup, Window};
+pub use plan::{Plan, PlannedRequests, Prediction};
+pub use prefix_cache::{MAX_BLOCKS, PrefixCache};
 pub use priming::{PRIMING_COPY, PrimingRequests};
 pub use prompt::{BlockSpec, PromptRenderer, PromptSpec, TailSpec};
 pub use request::{PlannedRequest, request_id};
+pub use share::{ParseShareError, Share};
 pub use speed::{ParseSpeedError, Speed};
+pub use survey::{OperationCount, PlanSurvey, Sizes};
+pub use thin::Thinned;

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Speed;
+use tracewheel_timeline::vocab::Operation;
+
+use crate::{Share, Speed};
 
 /// How a timeline becomes a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,23 @@ pub struct PlanOptions {
     pub model: Option<String>,
     /// Ask for a streamed answer where the log does not say; `None` means yes.
     pub stream_if_unknown: Option<bool>,
+    /// Keep about this share of the traffic, in whole sessions, drawn by the seed. Arrivals stay where they are.
+    pub thin: Option<Share>,
+    /// Requests that are sent on schedule and enter no statistics; `None` is no warm-up.
+    pub warmup: Option<Warmup>,
+    /// Operations that are not planned.
+    pub leave_out: Vec<Operation>,
+}
+
+/// The beginning of a plan that enters no statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Warmup {
+    /// How long it lasts by planned time, that is, in the replay, in nanoseconds.
+    pub length_ns: i64,
+    /// Taken from the rows before the window, so that nothing of the window is lost. Where the timeline begins less
+    /// than that before the window, it is shorter.
+    pub before_window: bool,
 }
 
 /// A half-open part of a timeline, `from_ns <= offset < to_ns`; offsets count from the first arrival.

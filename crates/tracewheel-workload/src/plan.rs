@@ -1,5 +1,7 @@
 //! The plan: counted once, then streamed.
 
+mod count;
+
 use std::sync::Arc;
 
 use tracewheel_timeline::{RequestRow, Rows, Timeline};
@@ -7,10 +9,10 @@ use tracewheel_timeline::{RequestRow, Rows, Timeline};
 use crate::attempts::LoggedAttempts;
 use crate::digest::Digester;
 use crate::layout::Layout;
-use crate::select::{self, Planned, Selection, Selector};
+use crate::select::{Planned, Selection, Selector};
 use crate::{
-    CacheMode, PlanDigest, PlanHeader, PlanOptions, PlannedRequest, PrefixCache, PrimingRequests,
-    PromptStats, UnknownTokens, WorkloadError, request_id,
+    CacheMode, MAX_BLOCKS, PlanDigest, PlanHeader, PlanOptions, PlanSurvey, PlannedRequest, PrefixCache,
+    PrimingRequests, PromptSpec, WorkloadError, request_id,
 };
 
 /// What a replay sends and when. Holds counts and the open timeline; cheap to clone.
@@ -18,6 +20,7 @@ use crate::{
 pub struct Plan {
     timeline: Timeline,
     header: PlanHeader,
+    survey: Arc<PlanSurvey>,
     selector: Selector,
     layout: Layout,
     /// The rows of the window.
@@ -51,43 +54,41 @@ const COLUMNS: &[&str] = &[
     "tags",
 ];
 
-/// How many refused rows an error names.
-const NAMED_ROWS: usize = 5;
-
 impl Plan {
-    /// Counts what `options` make of a timeline: two passes over a few of its columns, in memory that grows
-    /// with the logged retries only.
+    /// Counts what `options` make of a timeline: one pass over a few of its columns up to the end of the window or the
+    /// limit, and one more over three columns of all rows where the timeline holds logged retries. In memory that grows
+    /// only with the retried requests whose first attempt lacks a token count (16 bytes each).
     ///
     /// # Errors
-    /// A baseline, an empty window or a window without rows, and rows without token counts unless the options say
-    /// what to do with them.
+    /// A baseline, an empty window or a window without rows, a warm-up that takes all, and rows without token counts
+    /// unless the options say what to do with them.
     pub fn build(timeline: &Timeline, options: PlanOptions) -> Result<Plan, WorkloadError> {
         if timeline.meta().baseline {
             return Err(WorkloadError::Baseline);
         }
         let first = timeline.arrivals().next().transpose()?;
         let selector = Selector::new(first.unwrap_or(0), LoggedAttempts::read(timeline)?, &options)?;
-        let mut count = Count::new(timeline, &selector, &options);
-        for row in timeline.columns_in(0..timeline.num_rows(), select::COLUMNS) {
-            let (position, row) = row?;
-            if !count.take(position, selector.select(position, &row)?) {
-                break;
-            }
-        }
-        count.check(options.unknown_tokens)?;
+        let counted = count::count(timeline, &selector, &options)?;
+        let header = counted.header;
         Ok(Plan {
             timeline: timeline.clone(),
+            survey: Arc::new(counted.survey),
             layout: Layout::new(timeline.meta(), options.seed),
             selector,
-            first_row: count.header.rows_before_window,
-            end_row: timeline.num_rows() - count.header.rows_after_window,
-            header: count.header,
+            first_row: header.rows_before_window,
+            end_row: timeline.num_rows() - header.rows_after_window - header.rows_beyond_limit,
+            header,
         })
     }
 
     /// What is known before the first request is read.
     pub fn header(&self) -> &PlanHeader {
         &self.header
+    }
+
+    /// What is asked for and how large it is, over all requests.
+    pub fn survey(&self) -> &PlanSurvey {
+        &self.survey
     }
 
     /// The requests in planned order, streamed from the timeline in bounded memory. Owns all it needs, so it can move
@@ -101,13 +102,14 @@ impl Plan {
             timeline_digest: self.header.timeline_digest.as_str().into(),
             model: self.header.options.model.as_deref().map(Arc::from),
             stream_if_unknown: self.header.options.stream_if_unknown.unwrap_or(true),
-            cache: PrefixCache::default(),
+            cache: Some(PrefixCache::default()),
+            prediction: Prediction::default(),
         }
     }
 
     /// The requests that are sent ahead of a run in this cache mode: see [`PrimingRequests`].
     pub fn priming(&self, mode: CacheMode) -> PrimingRequests {
-        PrimingRequests::new(self.requests(), mode, &self.header.timeline_digest)
+        PrimingRequests::new(self.requests().unpredicted(), mode, &self.header.timeline_digest)
     }
 
     /// The digest of every request of the plan. Reads the whole timeline.
@@ -120,77 +122,18 @@ impl Plan {
     }
 }
 
-/// The first pass.
-struct Count {
-    header: PlanHeader,
-    limit: u64,
-    refused_rows: Vec<u64>,
-}
-
-impl Count {
-    fn new(timeline: &Timeline, selector: &Selector, options: &PlanOptions) -> Count {
-        let header = PlanHeader {
-            requests: 0,
-            span_ns: 0,
-            timeline_digest: timeline.meta().digest.clone(),
-            block_tokens: timeline.meta().block_tokens,
-            options: options.clone(),
-            origin_unix_ns: selector.origin_unix_ns(),
-            has_epoch: timeline.meta().has_epoch,
-            rows: timeline.num_rows(),
-            rows_before_window: 0,
-            rows_after_window: 0,
-            rows_retries: 0,
-            rows_unknown_tokens: 0,
-            rows_beyond_limit: 0,
-            requests_filled: 0,
-            prompts: PromptStats::default(),
-        };
-        Count { header, limit: options.limit.unwrap_or(u64::MAX), refused_rows: Vec::new() }
-    }
-
-    /// Counts one row; false if no later row can matter.
-    fn take(&mut self, position: u64, selection: Selection) -> bool {
-        let header = &mut self.header;
-        match selection {
-            Selection::BeforeWindow => header.rows_before_window += 1,
-            // Rows are sorted by arrival.
-            Selection::AfterWindow => {
-                header.rows_after_window = header.rows - position;
-                return false;
-            }
-            Selection::Retry => header.rows_retries += 1,
-            Selection::UnknownTokens => {
-                header.rows_unknown_tokens += 1;
-                if self.refused_rows.len() < NAMED_ROWS {
-                    self.refused_rows.push(position);
-                }
-            }
-            Selection::Planned(_) if header.requests == self.limit => header.rows_beyond_limit += 1,
-            Selection::Planned(planned) => {
-                header.requests += 1;
-                header.span_ns = planned.planned_ns;
-                header.requests_filled += u64::from(planned.filled);
-                header.prompts.take(planned.input_tokens, planned.output_tokens);
-            }
-        }
-        true
-    }
-
-    fn check(&mut self, rule: UnknownTokens) -> Result<(), WorkloadError> {
-        let header = &self.header;
-        if rule == UnknownTokens::Refuse && header.rows_unknown_tokens > 0 {
-            return Err(WorkloadError::UnknownTokens {
-                count: header.rows_unknown_tokens,
-                rows: header.rows_unknown_tokens + header.requests + header.rows_beyond_limit,
-                first_rows: std::mem::take(&mut self.refused_rows),
-            });
-        }
-        if header.requests == 0 {
-            return Err(WorkloadError::NothingToPlan { rows: header.rows });
-        }
-        Ok(())
-    }
+/// What the predictions of cached tokens rest on, and what they add up to, over the requests that were streamed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prediction {
+    /// The first row whose prediction is only a lower bound: before it, so many distinct blocks had come that some had to
+    /// be forgotten. `None` while all predictions are exact.
+    pub forgets_from_row: Option<u64>,
+    /// Distinct blocks used last that are remembered in any case.
+    pub remembers_blocks: u64,
+    /// Sum of the predictions.
+    pub cached_tokens: u64,
+    /// Input tokens of the requests that have one.
+    pub of_tokens: u64,
 }
 
 /// The requests of a plan, in planned order. After an error the iterator is over.
@@ -203,10 +146,22 @@ pub struct PlannedRequests {
     timeline_digest: Arc<str>,
     model: Option<Arc<str>>,
     stream_if_unknown: bool,
-    cache: PrefixCache,
+    cache: Option<PrefixCache>,
+    prediction: Prediction,
 }
 
 impl PlannedRequests {
+    /// The same requests without predictions, which saves the memory that these take.
+    pub fn unpredicted(mut self) -> Self {
+        self.cache = None;
+        self
+    }
+
+    /// What the predictions so far rest on.
+    pub fn prediction(&self) -> Prediction {
+        self.prediction
+    }
+
     fn next_request(&mut self) -> Result<Option<PlannedRequest>, WorkloadError> {
         while self.left > 0 {
             let Some(row) = self.rows.next() else { return Ok(None) };
@@ -223,13 +178,13 @@ impl PlannedRequests {
         let copy = 0;
         let request_id = request_id(&self.timeline_digest, position, copy);
         let prompt = self.layout.prompt(request_id, planned.input_tokens, &row);
-        let predicted_cached_tokens =
-            if row.prefix_hashes.is_some() { self.cache.visit(&prompt.blocks) } else { None };
+        let predicted_cached_tokens = self.predict(position, &row, &prompt);
         PlannedRequest {
             row: position,
             copy,
             request_id,
             planned_ns: planned.planned_ns,
+            phase: planned.phase,
             trace_unix_ns: row.arrival_unix_ns,
             operation: row.operation,
             model: self.model.clone().or(row.model),
@@ -253,6 +208,18 @@ impl PlannedRequests {
             prompt,
             predicted_cached_tokens,
         }
+    }
+
+    fn predict(&mut self, position: u64, row: &RequestRow, prompt: &PromptSpec) -> Option<u32> {
+        let cache = self.cache.as_mut().filter(|_| row.prefix_hashes.is_some())?;
+        let cached_tokens = cache.visit(&prompt.blocks);
+        if cache.forgot() {
+            self.prediction.forgets_from_row.get_or_insert(position);
+        }
+        self.prediction.remembers_blocks = (MAX_BLOCKS / 2) as u64;
+        self.prediction.cached_tokens += u64::from(cached_tokens);
+        self.prediction.of_tokens += u64::from(prompt.tokens());
+        Some(cached_tokens)
     }
 }
 

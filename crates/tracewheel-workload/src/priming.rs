@@ -1,5 +1,6 @@
 //! The requests that fill a target's cache ahead of a run.
 
+use tracewheel_timeline::vocab::Phase;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::block_set::{BlockSet, Inserted};
@@ -36,6 +37,7 @@ impl PrimingRequests {
             copy,
             request_id: request_id(&self.timeline_digest, planned.row, copy),
             planned_ns: 0,
+            phase: Phase::Prime,
             output_tokens: 1,
             stream: false,
             cancel_after_ns: None,

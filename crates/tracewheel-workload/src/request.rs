@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tracewheel_timeline::vocab::{BodyState, Operation};
+use tracewheel_timeline::vocab::{BodyState, Operation, Phase};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::PromptSpec;
@@ -20,6 +20,8 @@ pub struct PlannedRequest {
     pub request_id: u64,
     /// When it leaves, in nanoseconds after the plan's time zero. Never moves.
     pub planned_ns: i64,
+    /// `measure`, or `warmup`: sent all the same, and in no statistics. `prime` where it goes ahead of the plan.
+    pub phase: Phase,
     /// The recorded arrival, in Unix nanoseconds (from 0 in a timeline without an epoch).
     pub trace_unix_ns: Option<i64>,
     /// What it asks for.
@@ -63,8 +65,8 @@ pub struct PlannedRequest {
     /// The prompt to make up where no full body is there.
     pub prompt: PromptSpec,
     /// Input tokens that a prefix cache of endless size would already hold from the requests planned before this
-    /// one. `None` where that cannot be known: no prefix hashes, or more blocks in the plan than the bounded index
-    /// of them takes.
+    /// one: exactly, until the plan has had more distinct blocks than are remembered ([`Prediction`](crate::Prediction)
+    /// says when), then at least. `None` where that cannot be known: no prefix hashes.
     pub predicted_cached_tokens: Option<u32>,
 }
 

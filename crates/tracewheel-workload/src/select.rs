@@ -4,21 +4,28 @@
 use std::sync::Arc;
 
 use tracewheel_timeline::RequestRow;
-use tracewheel_timeline::vocab::Operation;
+use tracewheel_timeline::vocab::{Operation, Phase};
 
 use crate::attempts::LoggedAttempts;
-use crate::{PlanOptions, UnknownTokens, Window, WorkloadError};
+use crate::thin::Thinner;
+use crate::{PlanOptions, UnknownTokens, Warmup, Window, WorkloadError};
 
 /// The columns that [`Selector::select`] looks at.
 pub(crate) const COLUMNS: &[&str] =
-    &["arrival_unix_ns", "retry_of_row", "operation", "input_tokens", "output_tokens"];
+    &["arrival_unix_ns", "session_hash", "retry_of_row", "operation", "input_tokens", "output_tokens"];
 
-/// What becomes of a row.
+/// What becomes of a row. Asked in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     BeforeWindow,
     AfterWindow,
     Retry,
+    LeftOut,
+    /// Dropped by thinning; its token counts as far as they are known, else 0.
+    Thinned {
+        input_tokens: u32,
+        output_tokens: u32,
+    },
     UnknownTokens,
     Planned(Planned),
 }
@@ -27,6 +34,7 @@ pub(crate) enum Selection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) planned_ns: i64,
+    pub(crate) phase: Phase,
     pub(crate) input_tokens: u32,
     pub(crate) output_tokens: u32,
     pub(crate) filled: bool,
@@ -37,6 +45,10 @@ pub(crate) struct Planned {
 pub(crate) struct Selector {
     first_unix_ns: i64,
     window: Window,
+    /// Offset of the plan's time zero: the window's start, or before it where a warm-up goes ahead.
+    zero_ns: i64,
+    warmup: Option<Warmup>,
+    thinner: Option<Thinner>,
     options: PlanOptions,
     attempts: Arc<LoggedAttempts>,
 }
@@ -61,12 +73,32 @@ impl Selector {
                 }
             }
         }
-        Ok(Selector { first_unix_ns, window, options: options.clone(), attempts: Arc::new(attempts) })
+        let warmup = options.warmup.filter(|warmup| warmup.length_ns > 0);
+        Ok(Selector {
+            first_unix_ns,
+            zero_ns: zero_ns(window, warmup, options)?,
+            window,
+            warmup,
+            thinner: options.thin.map(|share| Thinner::new(share, options.seed)),
+            options: options.clone(),
+            attempts: Arc::new(attempts),
+        })
     }
 
     /// The recorded arrival that is the plan's time zero.
     pub(crate) fn origin_unix_ns(&self) -> i64 {
-        self.first_unix_ns.saturating_add(self.window.from_ns)
+        self.first_unix_ns.saturating_add(self.zero_ns)
+    }
+
+    /// How long the warm-up lasts, in planned time; 0 without one.
+    pub(crate) fn warmup_ns(&self) -> i64 {
+        match self.warmup {
+            Some(Warmup { before_window: true, .. }) => {
+                self.options.speed.scale(self.window.from_ns - self.zero_ns).unwrap_or(i64::MAX)
+            }
+            Some(Warmup { length_ns, .. }) => length_ns,
+            None => 0,
+        }
     }
 
     /// What becomes of a row. Only [`COLUMNS`] are looked at.
@@ -74,7 +106,7 @@ impl Selector {
         let beyond = WorkloadError::BeyondTime { row: position };
         let arrival = row.arrival_unix_ns.ok_or(WorkloadError::Baseline)?;
         let Some(offset) = arrival.checked_sub(self.first_unix_ns) else { return Err(beyond) };
-        if offset < self.window.from_ns {
+        if offset < self.zero_ns {
             return Ok(Selection::BeforeWindow);
         }
         if self.window.to_ns.is_some_and(|to_ns| offset >= to_ns) {
@@ -83,12 +115,29 @@ impl Selector {
         if row.retry_of_row.is_some() {
             return Ok(Selection::Retry);
         }
-        let Some((input_tokens, output_tokens, filled)) = self.tokens(position, row) else {
+        if self.options.leave_out.contains(&row.operation) {
+            return Ok(Selection::LeftOut);
+        }
+        let tokens = self.tokens(position, row);
+        if self.thinner.is_some_and(|thinner| !thinner.keeps(position, row)) {
+            let (input_tokens, output_tokens, _) = tokens.unwrap_or_else(|| known_tokens(row));
+            return Ok(Selection::Thinned { input_tokens, output_tokens });
+        }
+        let Some((input_tokens, output_tokens, filled)) = tokens else {
             return Ok(Selection::UnknownTokens);
         };
-        let planned_ns = offset.checked_sub(self.window.from_ns).and_then(|ns| self.options.speed.scale(ns));
+        let planned_ns = offset.checked_sub(self.zero_ns).and_then(|ns| self.options.speed.scale(ns));
         let Some(planned_ns) = planned_ns else { return Err(beyond) };
-        Ok(Selection::Planned(Planned { planned_ns, input_tokens, output_tokens, filled }))
+        let phase = self.phase(offset, planned_ns);
+        Ok(Selection::Planned(Planned { planned_ns, phase, input_tokens, output_tokens, filled }))
+    }
+
+    fn phase(&self, offset: i64, planned_ns: i64) -> Phase {
+        let warms = self.warmup.is_some_and(|warmup| match warmup.before_window {
+            true => offset < self.window.from_ns,
+            false => planned_ns < warmup.length_ns,
+        });
+        if warms { Phase::Warmup } else { Phase::Measure }
     }
 
     fn tokens(&self, position: u64, row: &RequestRow) -> Option<(u32, u32, bool)> {
@@ -115,4 +164,18 @@ impl Selector {
         let output = value(output, needs_output, fill.map(|fill| fill.1));
         Some((input, output, filled))
     }
+}
+
+/// Offset of the plan's time zero.
+fn zero_ns(window: Window, warmup: Option<Warmup>, options: &PlanOptions) -> Result<i64, WorkloadError> {
+    let Some(Warmup { length_ns, before_window: true }) = warmup else { return Ok(window.from_ns) };
+    if window.from_ns <= 0 {
+        return Err(WorkloadError::NothingBeforeWindow);
+    }
+    let recorded = options.speed.recorded(length_ns).unwrap_or(i64::MAX);
+    Ok(window.from_ns.saturating_sub(recorded).max(0))
+}
+
+fn known_tokens(row: &RequestRow) -> (u32, u32, bool) {
+    (row.input_tokens.unwrap_or(0), row.output_tokens.unwrap_or(0), false)
 }

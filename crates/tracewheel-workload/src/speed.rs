@@ -40,6 +40,13 @@ impl Speed {
         i64::try_from(product.div_euclid(i128::from(self.numerator))).ok()
     }
 
+    /// The recorded offset, in nanoseconds, that is planned at `planned_ns`: the other way round, rounded down. `None`
+    /// if it does not fit.
+    pub fn recorded(self, planned_ns: i64) -> Option<i64> {
+        let product = i128::from(planned_ns) * i128::from(self.numerator);
+        i64::try_from(product.div_euclid(i128::from(self.denominator))).ok()
+    }
+
     /// The factor, for display and statistics only.
     pub fn as_f64(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
@@ -151,6 +158,14 @@ mod tests {
         assert_eq!(speed("1/3").scale(5), Some(15));
         assert_eq!(speed("3").scale(1_000_000_000_000_000_001), Some(333_333_333_333_333_333));
         assert_eq!(speed("0.5").scale(i64::MAX), None);
+    }
+
+    #[test]
+    fn a_planned_time_leads_back_to_the_recorded_one() {
+        assert_eq!(speed("2").recorded(3), Some(6));
+        assert_eq!(speed("1/3").recorded(15), Some(5));
+        assert_eq!(speed("0.1").recorded(39), Some(3));
+        assert_eq!(speed("2").recorded(i64::MAX), None);
     }
 
     #[test]

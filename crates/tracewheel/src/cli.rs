@@ -230,7 +230,20 @@ pub(crate) struct ReplayArgs {
     /// At most this many requests.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
-    /// Seed of prompts and back-off jitter. Default 0.
+    /// Keep about this share of the traffic, in whole sessions (rows without a session one by one), drawn by the seed:
+    /// 0.25 or 25%. Arrivals stay where they are.
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub(crate) thin: Option<String>,
+    /// Send the requests of the first stretch on schedule and leave them out of every statistic: 30s.
+    #[arg(long, value_name = "DURATION", value_parser = parse_ns, allow_hyphen_values = true)]
+    pub(crate) warmup: Option<i64>,
+    /// Take the warm-up from the rows before `--from`, so that nothing of the window is lost.
+    #[arg(long)]
+    pub(crate) warmup_before: bool,
+    /// Operations not to send, for example `embeddings,http`.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) leave_out: Vec<String>,
+    /// Seed of prompts, thinning and back-off jitter. Default 0.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Retry policy: that of an SDK, or `none`, which is the default.

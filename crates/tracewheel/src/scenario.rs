@@ -51,6 +51,14 @@ struct Window {
     #[serde(default, deserialize_with = "duration_ns")]
     to: Option<i64>,
     limit: Option<u64>,
+    #[serde(default, deserialize_with = "number_or_text")]
+    thin: Option<String>,
+    #[serde(default, deserialize_with = "duration_ns")]
+    warmup: Option<i64>,
+    #[serde(default)]
+    warmup_before: bool,
+    #[serde(default)]
+    leave_out: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,6 +139,10 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         to: args.to.or(file.window.to),
         speed: args.speed.or(file.replay.speed),
         limit: args.limit.or(file.window.limit),
+        thin: args.thin.or(file.window.thin),
+        warmup: args.warmup.or(file.window.warmup),
+        warmup_before: args.warmup_before || file.window.warmup_before,
+        leave_out: if args.leave_out.is_empty() { file.window.leave_out } else { args.leave_out },
         seed: args.seed.or(file.seed),
         retry: args.retry.or(file.replay.retry),
         cache: args.cache.or(file.replay.cache),

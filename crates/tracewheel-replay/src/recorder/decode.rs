@@ -16,6 +16,11 @@ use crate::config::Secret;
 use crate::message::EndedAttempt;
 use crate::stamp::best_ns;
 
+/// Most events of one answer; later ones are not kept and the attempt fails. Twice what the longest answers of today have
+/// at an event a token. A flood of tiny comments has millions within the bound on bytes, at a hundred bytes of memory each.
+const MAX_EVENTS: usize = 1 << 18;
+/// Bytes that are decoded between two looks at the number of events.
+const SLICE_BYTES: usize = 64 << 10;
 /// Bytes of an error's body that are kept.
 const ERROR_BODY_BYTES: usize = 2048;
 /// Bytes of a page that came where an answer was expected.
@@ -33,6 +38,8 @@ pub(super) struct Decoded {
     pub(super) model_served: Option<Arc<str>>,
     pub(super) system_fingerprint: Option<Arc<str>>,
     pub(super) server: Option<String>,
+    /// Where the body came encoded although nobody asked.
+    content_encoding: Option<String>,
     output_events: u32,
     /// Sum over the events, where every output event has a count.
     event_tokens: Option<u32>,
@@ -150,6 +157,7 @@ fn headers(record: &mut AttemptRecord, decoded: &mut Decoded, response: &Respons
     record.rate_limit_tokens_remaining = reported.tokens_remaining;
     record.rate_limit_tokens_reset_ns = reported.tokens_reset_ns;
     decoded.server = reported.server;
+    decoded.content_encoding = reported.content_encoding;
 }
 
 fn body(
@@ -159,16 +167,34 @@ fn body(
     outcome: &ExchangeOutcome,
     response: &Response,
 ) -> Option<String> {
+    if let Some(coding) = &decoded.content_encoding {
+        if record.status == AttemptStatus::Ok {
+            (record.status, record.reason) = (AttemptStatus::Failed, Some(Reason::ContentEncoded));
+        }
+        let said = "the answer came with content-encoding";
+        return Some(format!("transport: {said} {coding}, though accept-encoding was identity"));
+    }
     let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let head = ResponseHead { status: response.status.as_u16(), content_type };
     let mut decoder = provider.decoder(&head);
     let mut events = Vec::with_capacity(outcome.marks.len() * 2);
-    decoder.feed(&outcome.body, &mut events);
+    for slice in outcome.body.chunks(SLICE_BYTES) {
+        decoder.feed(slice, &mut events);
+        if events.len() > MAX_EVENTS {
+            break;
+        }
+    }
     let end = decoder.finish(&mut events);
-    if record.status == AttemptStatus::Ok
-        && let Some(reason) = broken(&end)
-    {
-        (record.status, record.reason) = (AttemptStatus::Failed, Some(reason));
+    let flooded = events.len() > MAX_EVENTS;
+    events.truncate(MAX_EVENTS);
+    let aborted = decoder.meta().finish_reason.as_deref() == Some("abort");
+    let reason = match broken(&end) {
+        _ if flooded => Some(Reason::LimitExceeded),
+        None if aborted => Some(Reason::AbortedByServer),
+        reason => reason,
+    };
+    if record.status == AttemptStatus::Ok && reason.is_some() {
+        (record.status, record.reason) = (AttemptStatus::Failed, reason);
     }
     record.events = events.iter().map(|event| row_of(event, outcome)).collect();
     times(decoded, &record.events, outcome);
@@ -185,6 +211,9 @@ fn body(
     record.system_fingerprint.clone_from(&decoded.system_fingerprint);
     if record.request_id.is_none() {
         record.request_id = meta.id.as_deref().map(Arc::from);
+    }
+    if flooded {
+        return Some(format!("transport: the answer has more than {MAX_EVENTS} events"));
     }
     match (decoder.error(), end) {
         (Some(error), _) => Some(error.body.clone()),

@@ -7,7 +7,7 @@ use tracewheel_record::{AttemptRecord, HealthRecord, RequestRecord};
 use tracewheel_timeline::vocab::{Phase, Reason, RequestStatus};
 
 use crate::event::LATE_BOUND_NS;
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, quantiles};
 use crate::message::EndedAttempt;
 use crate::report::{Counts, FirstFailure, Quantiles};
 
@@ -18,11 +18,13 @@ const SAID_CHARS: usize = 300;
 /// Different names kept of models, fingerprints and servers.
 const MAX_NAMES: usize = 32;
 
-/// Sums over the measured phase, and what is told of the target.
+/// Sums over the plan and over its measured phase, and what is told of the target.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
+    /// The plan's requests, those of the warm-up among them.
     pub(crate) counts: Counts,
     pub(crate) reasons: BTreeMap<String, u64>,
+    /// From here on of the phase `measure` alone.
     pub(crate) attempts: u64,
     pub(crate) primed: u64,
     pub(crate) lateness: Histogram,
@@ -136,7 +138,7 @@ impl Totals {
 
     /// Counts a request; the failed ones in a row so far.
     pub(super) fn request(&mut self, record: &RequestRecord, decoded: Option<&Decoded>) -> u64 {
-        if record.phase != Phase::Measure {
+        if matches!(record.phase, Phase::Prime | Phase::Calibrate) {
             self.primed += u64::from(record.status == RequestStatus::Ok);
             return 0;
         }
@@ -164,6 +166,9 @@ impl Totals {
 
     fn answer(&mut self, record: &RequestRecord, decoded: &Decoded) {
         self.output_tokens += u64::from(decoded.output_tokens().0.unwrap_or(0));
+        if record.phase != Phase::Measure {
+            return;
+        }
         if let (Some(cached), Some(input)) = (decoded.usage.cached_tokens, decoded.usage.input_tokens) {
             self.cached_tokens += u64::from(cached);
             self.cached_of_tokens += u64::from(input);
@@ -182,10 +187,10 @@ impl Totals {
     pub(crate) fn live(&self) -> Live {
         Live {
             counts: self.counts,
-            late: self.lateness.quantiles(),
+            late: quantiles(&self.lateness),
             late_over_bound: self.late_over_bound,
-            ttft: self.ttft.quantiles(),
-            e2e: self.e2e.quantiles(),
+            ttft: quantiles(&self.ttft),
+            e2e: quantiles(&self.e2e),
             output_tokens: self.output_tokens,
         }
     }

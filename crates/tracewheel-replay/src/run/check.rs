@@ -8,12 +8,12 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tracewheel_clock::{Clock, RunClock};
 use tracewheel_protocol::{PROVIDERS, Provider, provider};
+use tracewheel_timeline::vocab::Operation;
 use tracewheel_transport::{Endpoint, ExchangeLimits, TlsClient, TlsRoots};
 use tracewheel_workload::Plan;
 
 use crate::machine;
 use crate::manifest::Known;
-use crate::survey::Survey;
 use crate::worker::{Rules, Target};
 use crate::{ReplayConfig, ReplayError};
 
@@ -26,7 +26,6 @@ pub(super) struct Checked {
     pub(super) resolve_ns: i64,
     /// Where the trusted certificates came from, for an `https` target.
     pub(super) roots: Option<String>,
-    pub(super) survey: Survey,
     pub(super) target: Arc<Target>,
     pub(super) rules: Arc<Rules>,
     pub(super) nonce: u64,
@@ -38,7 +37,6 @@ impl Checked {
         Known {
             plan,
             config,
-            survey: &self.survey,
             provider: self.provider,
             endpoint: &self.endpoint,
             addresses: &self.addresses,
@@ -66,9 +64,9 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     let uri = endpoint
         .uri(provider.path())
         .map_err(|error| refuse("target", format!("{:?} has no usable path: {error}", config.target)))?;
-    let survey = Survey::of(plan, config.cache).map_err(|source| ReplayError::Plan { source })?;
+    operations(plan, provider)?;
     if config.model.is_none()
-        && let Some((row, count)) = survey.without_model
+        && let Some((row, count)) = plan.survey().without_model
     {
         let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
         return Err(refuse("model", problem));
@@ -96,7 +94,6 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         addresses,
         resolve_ns,
         roots,
-        survey,
         workers,
     })
 }
@@ -122,6 +119,26 @@ fn tls(endpoint: &Endpoint, config: &ReplayConfig) -> Result<Option<(TlsClient, 
     Ok(Some((TlsClient::new(roots, name).map_err(wrong)?, source)))
 }
 
+/// Refuses what the provider cannot carry: any text can be asked for as a chat or a completion, but an embedding or a
+/// plain HTTP request is no generation.
+fn operations(plan: &Plan, provider: &dyn Provider) -> Result<(), ReplayError> {
+    let generates = |operation| !matches!(operation, Operation::Embeddings | Operation::Http);
+    let carried = provider.operation();
+    let carries = |operation| operation == carried || (generates(operation) && generates(carried));
+    let foreign = plan.survey().operations.iter().find(|found| !carries(found.operation));
+    foreign.map_or(Ok(()), |found| {
+        let problem = format!(
+            "{} requests (first: row {}) are of the operation {}, which {} cannot carry: leave them out (`--leave-out {}`)",
+            found.requests,
+            found.first_row,
+            found.operation.as_str(),
+            provider.name(),
+            found.operation.as_str()
+        );
+        Err(refuse("operations", problem))
+    })
+}
+
 fn refuse(option: &'static str, problem: String) -> ReplayError {
     ReplayError::Config { option, problem }
 }
@@ -131,8 +148,12 @@ fn numbers(config: &ReplayConfig) -> Result<(), ReplayError> {
         1.. => Ok(()),
         _ => Err(refuse(option, format!("{value} must be positive"))),
     };
-    positive("request_timeout", config.request_timeout_ns)?;
-    positive("connect_timeout", config.connect_timeout_ns)?;
+    let lasting = |option, ns: i64| match ns {
+        1.. => Ok(()),
+        _ => Err(refuse(option, "it must be longer than 0".to_owned())),
+    };
+    lasting("timeout", config.request_timeout_ns)?;
+    lasting("connect_timeout", config.connect_timeout_ns)?;
     positive("look_ahead.requests", i64::from(config.look_ahead.requests))?;
     positive("recorder_queue.messages", i64::from(config.recorder_queue.messages))?;
     positive("closed_loop", config.closed_loop.map_or(1, i64::from))?;
@@ -141,7 +162,7 @@ fn numbers(config: &ReplayConfig) -> Result<(), ReplayError> {
         let problem = format!("{workers} is above {MAX_WORKERS}: one or two a core are enough");
         return Err(refuse("workers", problem));
     }
-    positive("max_connections", config.max_connections.map_or(1, i64::from))?;
+    positive("connections", config.max_connections.map_or(1, i64::from))?;
     positive("prime_concurrency", i64::from(config.prime_concurrency))?;
     if !config.temperature.is_finite() {
         return Err(refuse("temperature", "it must be a finite number".to_owned()));
@@ -170,7 +191,7 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32) -> Rules {
         request_timeout_ns: config.request_timeout_ns,
         connect_timeout_ns: config.connect_timeout_ns,
         cancel_as_recorded: config.cancel_as_recorded,
-        limits: ExchangeLimits { max_body_bytes: config.max_response_bytes },
+        limits: ExchangeLimits { max_body_bytes: config.max_response_bytes, ..ExchangeLimits::default() },
         descriptor_room: descriptor_room(machine::raise_descriptor_limit(), workers),
         max_connections: config.max_connections.map_or(usize::MAX, |most| (most / workers).max(1) as usize),
     }

@@ -14,9 +14,10 @@ use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, WorkloadError};
 
 use crate::config::SECOND_NS;
+use crate::histogram::quantiles;
 use crate::manifest::{complete, per_second, primes};
 use crate::message::ReadyRequest;
-use crate::prefetch::{Budget, Prefetch, Renderer};
+use crate::prefetch::{Budget, Predicted, Prefetch, Renderer};
 use crate::recorder::{Live, Recorded};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::{Answer, Command, ConnectFailure, Pace, connect_reason};
@@ -60,16 +61,18 @@ pub(super) struct Progress {
     told: Option<Halt>,
     drain_since_ns: Option<i64>,
     recorder_peak: u64,
+    predicted: Predicted,
     error: Option<ReplayError>,
 }
 
 /// How the sending went, for the closing word.
-pub(super) struct Conducted {
-    pub(super) error: Option<ReplayError>,
-    pub(super) stopped: StopLevel,
-    pub(super) gave_up: Option<String>,
-    pub(super) opened_ahead: u32,
-    pub(super) recorder_peak: u64,
+pub(crate) struct Conducted {
+    pub(crate) error: Option<ReplayError>,
+    pub(crate) stopped: StopLevel,
+    pub(crate) gave_up: Option<String>,
+    pub(crate) opened_ahead: u32,
+    pub(crate) recorder_peak: u64,
+    pub(crate) predicted: Predicted,
 }
 
 type Prefetching<'scope, T> = ScopedJoinHandle<'scope, Result<T, WorkloadError>>;
@@ -99,6 +102,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             gave_up,
             opened_ahead,
             recorder_peak: self.progress.recorder_peak,
+            predicted: self.progress.predicted,
         }
     }
 
@@ -149,18 +153,21 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let (inboxes, outlets) = self.inboxes();
         let prefetch = self.prefetch(inboxes);
         let plan = self.plan;
-        let thread: Prefetching<'scope, ()> = self.scope.spawn(move || prefetch.measured(plan));
+        let thread: Prefetching<'scope, Predicted> = self.scope.spawn(move || prefetch.measured(plan));
         while !self.budget.was_filled() && self.shared.halt() == Halt::Running {
             self.look(worker_died);
             blocking::sleep(NAP_NS);
         }
         let start_ns = self.shared.clock.now().0 + HEAD_START_NS;
         self.shared.begin_measuring(start_ns);
-        self.progress.phase = "measure";
+        self.progress.phase = if self.plan.header().requests_warmup > 0 { "warmup" } else { "measure" };
         self.start(outlets, self.config.closed_loop, start_ns);
         self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
         let outcome = thread.join();
-        self.note_prefetch(outcome);
+        if let Ok(Ok(predicted)) = &outcome {
+            self.progress.predicted = *predicted;
+        }
+        self.note_prefetch(outcome.map(|outcome| outcome.map(drop)));
     }
 
     fn note_prefetch(&mut self, outcome: std::thread::Result<Result<(), WorkloadError>>) {
@@ -249,6 +256,9 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             StopLevel::Cut => self.shared.raise(Halt::Cut),
         }
         let now = self.shared.clock.now().0;
+        if self.progress.phase == "warmup" && now >= self.measured_from().unwrap_or(i64::MAX) {
+            self.progress.phase = "measure";
+        }
         self.limit_drain(now);
         let halt = self.shared.halt();
         if halt > Halt::Running && self.progress.told != Some(halt) && !worker_died() {
@@ -274,12 +284,17 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             return;
         }
         let since = *self.progress.drain_since_ns.get_or_insert(now);
-        if self.progress.phase == "measure" {
+        if matches!(self.progress.phase, "measure" | "warmup") {
             self.progress.phase = "drain";
         }
         if self.config.drain_timeout_ns.is_some_and(|limit| now - since >= limit) {
             self.shared.raise(Halt::DrainLimit);
         }
+    }
+
+    /// When the warm-up ends and the measured phase begins, once that is known.
+    fn measured_from(&self) -> Option<i64> {
+        Some(self.shared.measure_start_ns()?.saturating_add(self.plan.header().warmup_ns))
     }
 
     fn tick(&self, now: i64) -> Tick {
@@ -329,24 +344,27 @@ pub(super) fn report(
     started: &Started,
 ) -> Result<RunReport, RecordError> {
     let totals = &recorded.totals;
-    complete(&mut manifest, totals, shared, conducted.stopped, conducted.opened_ahead);
+    complete(&mut manifest, totals, shared, plan, conducted);
     let released = totals.first_release_ns.zip(totals.last_release_ns);
     let span_ns = released.map_or(0, |(first, last)| last - first);
-    let started_ns = shared.measure_start_ns();
+    let header = plan.header();
+    let started_ns = shared.measure_start_ns().map(|start| start.saturating_add(header.warmup_ns));
     let mut report = RunReport {
         run_id: started.run_id.clone(),
         run_dir: PathBuf::new(),
-        counts: Counts { planned: plan.header().requests, ..totals.counts },
+        counts: Counts { planned: header.requests, ..totals.counts },
         reasons: totals.reasons.clone(),
         attempts: totals.attempts,
         retries: shared.gauges.retries.load(Ordering::Relaxed),
         primed: totals.primed,
+        warmup: header.requests_warmup,
+        thinned: header.thinned.clone(),
         connections: shared.gauges.connections_opened.load(Ordering::Relaxed),
         stale_connections: shared.gauges.stale_connections.load(Ordering::Relaxed),
-        lateness: totals.lateness.quantiles(),
-        ttft: totals.ttft.quantiles(),
-        e2e: totals.e2e.quantiles(),
-        offered_per_s: per_second(plan.header().requests, plan.header().span_ns),
+        lateness: quantiles(&totals.lateness),
+        ttft: quantiles(&totals.ttft),
+        e2e: quantiles(&totals.e2e),
+        offered_per_s: per_second(header.requests_measured(), header.measured_span_ns()),
         achieved_per_s: per_second(totals.in_flight.count(), span_ns),
         measured_ns: started_ns.zip(totals.last_end_ns).map_or(0, |(start, end)| (end - start).max(0)),
         stopped: conducted.stopped,

@@ -210,7 +210,6 @@ impl Worker {
         self.leave_connection(number, now, reason.as_str());
         self.line.retain(|waiting| *waiting != number);
         let mut flight = self.take_off(number);
-        self.budget.give_back(flight.body.len());
         close(&mut flight.record, RequestStatus::Unsent, Some(reason));
         self.outbox.post(RecorderMessage::Request(flight.record));
     }
@@ -224,6 +223,9 @@ impl Worker {
         }
         for key in [alarms.arm, alarms.timeout, alarms.cancel].into_iter().flatten() {
             self.chores.cancel(key);
+        }
+        if flight.holds_place {
+            self.budget.give_back(flight.body.len());
         }
         if flight.begun {
             self.under_way -= 1;

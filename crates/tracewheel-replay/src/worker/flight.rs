@@ -39,6 +39,9 @@ pub(super) struct Flight {
     pub(super) released_ns: Option<i64>,
     /// The first attempt was released: the request counts as in flight.
     pub(super) begun: bool,
+    /// It takes a place in the look-ahead: until it first has a connection to leave on, or ends. What waits for one is as
+    /// much ahead of itself as what is not due yet, and as bounded.
+    pub(super) holds_place: bool,
     /// Requests in flight when the present attempt was released.
     pub(super) in_flight_seen: u32,
     pub(super) used: Option<UsedConnection>,
@@ -71,12 +74,18 @@ impl Flight {
             stage: Stage::Unarmed,
             released_ns: None,
             begun: false,
+            holds_place: true,
             in_flight_seen: 0,
             used: None,
             moves: 0,
             starved: false,
             alarms: Alarms::default(),
         }
+    }
+
+    /// Whether it is of the plan, rather than sent ahead of it.
+    pub(super) fn is_planned(&self) -> bool {
+        !matches!(self.record.phase, Phase::Prime | Phase::Calibrate)
     }
 
     pub(super) fn is_measured(&self) -> bool {

@@ -130,6 +130,9 @@ impl Worker {
         let flight = self.flights.get(number);
         let Stage::Armed(slot) = flight.stage else { return None };
         flight.stage = Stage::Running(slot);
+        if std::mem::take(&mut flight.holds_place) {
+            self.budget.give_back(flight.body.len());
+        }
         Some((slot, self.slots.release(slot)))
     }
 
@@ -139,8 +142,7 @@ impl Worker {
         if !flight.begun {
             flight.begun = true;
             self.under_way += 1;
-            self.budget.give_back(flight.body.len());
-            if flight.is_measured() {
+            if flight.is_planned() {
                 gauges.sent.fetch_add(1, Ordering::Relaxed);
             }
             flight.in_flight_seen =

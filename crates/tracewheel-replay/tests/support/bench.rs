@@ -52,6 +52,13 @@ impl Bench {
         Bench { dir, plan }
     }
 
+    /// The same timeline, planned by other options.
+    pub(crate) fn planned(mut self, options: PlanOptions) -> Bench {
+        let timeline = Timeline::open(self.dir.path().join("trace.parquet")).unwrap();
+        self.plan = Plan::build(&timeline, options).unwrap();
+        self
+    }
+
     /// Evenly spaced requests.
     pub(crate) fn even(count: usize, gap_ns: i64) -> Bench {
         let offsets: Vec<i64> = (0..count as i64).map(|number| number * gap_ns).collect();

@@ -62,6 +62,12 @@ pub(crate) enum Reply {
     Hang,
     /// One chunk, then nothing until the client leaves.
     HangMid,
+    /// A stream that carries this event, then a good end.
+    StreamOf(&'static str),
+    /// Interim answers (100) without end.
+    InterimFlood,
+    /// A stream of so many empty comments, then a good end.
+    CommentFlood(u32),
     /// A good answer, after which the connection is closed without a word.
     StreamThenClose { chunks: u32 },
 }
@@ -225,6 +231,23 @@ fn answer(writer: &mut TcpStream, reader: &mut BufReader<Stamped>, reply: Reply)
                 body.len()
             );
             writer.write_all(text.as_bytes()).map(|()| true)
+        }
+        Reply::StreamOf(event) => {
+            begin(writer)?;
+            chunk(writer, event)?;
+            chunk(writer, "data: [DONE]\n\n")?;
+            writer.write_all(b"0\r\n\r\n").map(|()| true)
+        }
+        Reply::InterimFlood => {
+            let many = "HTTP/1.1 100 Continue\r\n\r\n".repeat(4096);
+            while writer.write_all(many.as_bytes()).is_ok() {}
+            Ok(false)
+        }
+        Reply::CommentFlood(comments) => {
+            begin(writer)?;
+            chunk(writer, &":\n\n".repeat(comments as usize))?;
+            chunk(writer, "data: [DONE]\n\n")?;
+            writer.write_all(b"0\r\n\r\n").map(|()| true)
         }
         Reply::Reset => reset(writer),
         Reply::Bytes(bytes) => writer.write_all(bytes).map(|()| false),

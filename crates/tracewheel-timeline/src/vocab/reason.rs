@@ -92,7 +92,11 @@ vocabulary! {
         UnterminatedTail = "unterminated_tail",
         /// The body is not what the dialect says: other content type, broken JSON, missing fields.
         Malformed = "malformed",
-        /// The answer went over a bound of ours: line, event or body size.
+        /// The body came compressed (`content-encoding`), although the request asked for none: its tokens have no times.
+        ContentEncoded = "content_encoded",
+        /// The server ended the generation itself and said so (`finish_reason` is `abort`): the output is cut short.
+        AbortedByServer = "aborted_by_server",
+        /// The answer went over a bound of ours: line, event, body size, events or reads.
         LimitExceeded = "limit_exceeded",
         /// The generator itself failed on this request: a fault in tracewheel.
         Internal = "internal",

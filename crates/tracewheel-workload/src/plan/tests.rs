@@ -1,3 +1,6 @@
+mod thinning;
+mod warmup;
+
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -5,7 +8,7 @@ use tracewheel_timeline::vocab::{BodyState, Operation};
 use tracewheel_timeline::{BlockBasis, TimelineMeta, TimelineWriter};
 
 use super::*;
-use crate::{BlockSpec, PRIMING_COPY, Speed, Window};
+use crate::{BlockSpec, PRIMING_COPY, Speed, UnknownTokens, Window};
 
 const SECOND: i64 = 1_000_000_000;
 const START: i64 = 1_790_000_000 * SECOND;
@@ -124,8 +127,24 @@ fn a_window_is_half_open_and_counts_from_the_first_arrival() {
         (1, 1, 5),
         "time zero is the window's start"
     );
-    assert!(refused(&rows, window(5, Some(5))).contains("window is empty"));
-    assert!(refused(&rows, window(12, None)).contains("none of the 6 rows"));
+}
+
+#[test]
+fn a_window_without_rows_is_refused_in_times_that_people_read() {
+    let rows = [row(0), row(SECOND), row(3_723 * SECOND)];
+    let refused = |from, to: Option<i64>| {
+        let window = Some(Window { from_ns: from * SECOND, to_ns: to.map(|to| to * SECOND) });
+        refused(&rows, PlanOptions { window, ..PlanOptions::default() })
+    };
+    let empty = refused(300, Some(90));
+    assert!(empty.contains("it goes from 5m 00s to 1m 30s, counted from the first request"), "{empty}");
+    let beyond = refused(7_200, None);
+    assert_eq!(
+        beyond,
+        "the window begins 2h 00m 00s after the first request, and the timeline ends 1h 02m 03s after it"
+    );
+    let hole = refused(60, Some(120));
+    assert_eq!(hole, "nothing to plan: the timeline has 3 rows over 1h 02m 03s; 3 lie outside the window");
 }
 
 #[test]
@@ -165,14 +184,90 @@ fn rows_with_gaps() -> [RequestRow; 5] {
 #[test]
 fn unknown_token_counts_are_refused_with_count_rows_and_remedy() {
     let text = refused(&rows_with_gaps(), PlanOptions::default());
-    assert!(text.contains("3 of 5 rows") && text.contains("1, 2, 3"), "{text}");
+    assert!(text.contains("3 of 5 rows to plan") && text.contains("row 1, row 2, row 3"), "{text}");
     assert!(text.contains("skip") && text.contains("fill"), "{text}");
     let many: Vec<RequestRow> =
         (0..50).map(|offset| RequestRow { input_tokens: None, ..row(offset) }).collect();
-    assert!(
-        refused(&many, PlanOptions::default())
-            .contains("50 of 50 rows have an unknown or zero token count (first rows: 0, 1, 2, 3, 4)")
-    );
+    let text = refused(&many, PlanOptions::default());
+    assert!(text.contains("50 of 50 rows to plan"), "{text}");
+    assert!(text.contains("(first: row 0, row 1, row 2, row 3, row 4)"), "{text}");
+}
+
+#[test]
+fn a_refusal_says_where_in_the_log_the_rows_stand() {
+    let rows = [
+        row(0),
+        RequestRow {
+            input_tokens: None,
+            source_file: "gateway.jsonl".into(),
+            source_offset: 4_711,
+            ..row(1)
+        },
+    ];
+    let text = refused(&rows, PlanOptions::default());
+    assert!(text.contains("(first: row 1 from gateway.jsonl at byte 4711)"), "{text}");
+}
+
+#[test]
+fn only_rows_that_would_be_planned_are_refused_for_their_counts() {
+    let rows = rows_with_gaps();
+    let build = |options| {
+        let (_folder, timeline) = timeline(&rows);
+        Plan::build(&timeline, options).map(|plan| plan.header().requests).map_err(|error| error.to_string())
+    };
+    assert_eq!(build(PlanOptions { limit: Some(1), ..PlanOptions::default() }), Ok(1));
+    let two = build(PlanOptions { limit: Some(2), ..PlanOptions::default() }).unwrap_err();
+    assert!(two.contains("1 of 2 rows to plan") && two.contains("(first: row 1)"), "{two}");
+    let window = Some(Window { from_ns: 4, to_ns: None });
+    assert_eq!(build(PlanOptions { window, ..PlanOptions::default() }), Ok(1));
+    // Skipped rows take no place within the limit.
+    let skip = UnknownTokens::Skip;
+    assert_eq!(build(PlanOptions { limit: Some(2), unknown_tokens: skip, ..PlanOptions::default() }), Ok(2));
+}
+
+#[test]
+fn operations_are_left_out_when_asked_and_counted() {
+    let rows = [
+        row(0),
+        RequestRow { operation: Operation::Http, ..row(1) },
+        RequestRow { operation: Operation::Embeddings, ..row(2) },
+    ];
+    let (_folder, timeline) = timeline(&rows);
+    let all = Plan::build(&timeline, PlanOptions::default()).unwrap();
+    let found: Vec<(Operation, u64, u64)> =
+        all.survey().operations.iter().map(|o| (o.operation, o.first_row, o.requests)).collect();
+    assert_eq!(found, [(Operation::Chat, 0, 1), (Operation::Http, 1, 1), (Operation::Embeddings, 2, 1)]);
+    let leave_out = vec![Operation::Http, Operation::Embeddings];
+    let plan = Plan::build(&timeline, PlanOptions { leave_out, ..PlanOptions::default() }).unwrap();
+    assert_eq!((plan.header().requests, plan.header().rows_left_out), (1, 2));
+}
+
+#[test]
+fn the_survey_tells_models_sizes_bodies_and_times() {
+    let named = |offset, model: &str| RequestRow { model: Some(model.into()), ..row(offset) };
+    let rows = [
+        named(0, "b"),
+        named(1, "a"),
+        named(2, "a"),
+        row(3),
+        RequestRow { body: Some(b"{}".as_slice().into()), body_state: BodyState::Full, ..row(4) },
+    ];
+    let (_folder, timeline) = timeline(&rows);
+    let plan = Plan::build(&timeline, PlanOptions::default()).unwrap();
+    let survey = plan.survey();
+    assert_eq!(survey.models.iter().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((survey.without_model, survey.recorded_bodies), (Some((3, 2)), 1));
+    assert_eq!((survey.input_tokens.sum, survey.output_tokens.histogram.max()), (500, Some(10)));
+    assert_eq!(survey.trace_unix_ns, Some((START, START + 4)));
+    let mut sizes = Vec::new();
+    for _ in 0..5 {
+        sizes.extend(100_u32.to_le_bytes());
+        sizes.extend(10_u32.to_le_bytes());
+    }
+    assert_eq!(survey.sizes_digest, blake3::hash(&sizes).to_hex().to_string());
+    let own = PlanOptions { model: Some("own".into()), ..PlanOptions::default() };
+    let own = Plan::build(&timeline, own).unwrap();
+    assert_eq!((own.survey().models.len(), own.survey().without_model), (0, None));
 }
 
 #[test]
@@ -261,6 +356,18 @@ fn predicted_cached_tokens_are_what_an_endless_prefix_cache_holds() {
     assert_eq!(predicted, [Some(0), Some(96), Some(64), Some(0), Some(100), None]);
     assert_eq!(requests[0].prompt.blocks.last(), Some(&BlockSpec { hash: 4, tokens: 4 }));
     assert_eq!((requests[2].prompt.tail.unwrap().tokens, requests[0].prompt.tail), (36, None));
+}
+
+#[test]
+fn predictions_add_up_as_they_are_streamed_and_cost_nothing_where_they_are_not_wanted() {
+    let (_folder, timeline) = timeline(&rows_with_prefixes());
+    let plan = Plan::build(&timeline, PlanOptions::default()).unwrap();
+    let mut requests = plan.requests();
+    assert!(requests.by_ref().all(|request| request.unwrap().predicted_cached_tokens.is_some()));
+    let prediction = requests.prediction();
+    assert_eq!((prediction.cached_tokens, prediction.of_tokens), (96 + 64 + 100, 500));
+    assert_eq!(prediction.forgets_from_row, None);
+    assert!(plan.requests().unpredicted().all(|request| request.unwrap().predicted_cached_tokens.is_none()));
 }
 
 #[test]

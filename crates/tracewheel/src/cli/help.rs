@@ -51,7 +51,23 @@ const MOCK: Groups = &[
 
 const REPLAY: Groups = &[
     ("Target", &["target", "protocol", "model", "api_key_env", "api_key_file", "ca_file", "tls_name"]),
-    ("What is replayed", &["scenario", "from", "to", "limit", "speed", "seed", "unknown_tokens", "lengths"]),
+    (
+        "What is replayed",
+        &[
+            "scenario",
+            "from",
+            "to",
+            "limit",
+            "thin",
+            "warmup",
+            "warmup_before",
+            "leave_out",
+            "speed",
+            "seed",
+            "unknown_tokens",
+            "lengths",
+        ],
+    ),
     ("How it is sent", &["cache", "retry", "timeout", "closed_loop", "connections", "workers"]),
     ("Result", &["output", "owner", "json"]),
 ];

@@ -9,7 +9,8 @@ use tracewheel_replay::{
     ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
 };
 use tracewheel_timeline::Timeline;
-use tracewheel_workload::{Plan, PlanOptions, Window};
+use tracewheel_timeline::vocab::Operation;
+use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window};
 
 use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
@@ -88,12 +89,13 @@ pub(crate) fn replay(
     })?;
     let runs = args.output.clone().unwrap_or_else(|| PathBuf::from("runs"));
     let config = config(args, &timeline_path, scenario_text)?;
-    let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
     let options = plan_options(args)?;
+    let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
     let planning =
         |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
     let plan = while_showing(output, planning, || Plan::build(&timeline, options))
         .or_exit_with(Exit::Usage, || format!("no plan from {}", timeline_path.display()))?;
+    say_what_is_planned(plan.header(), output);
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
     let progress = ReplayProgress::start(receiver, output.reporter());
     let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);
@@ -195,11 +197,67 @@ fn shown_arguments() -> Vec<String> {
     std::env::args().skip(1).collect()
 }
 
+/// What of the window is not sent, or not measured.
+fn say_what_is_planned(header: &PlanHeader, output: &Output) {
+    if let Some(thinned) = &header.thinned {
+        output.note(&thinned_text(thinned, header.requests));
+    }
+    if let Some(warmup) = header.options.warmup.filter(|_| header.warmup_ns > 0) {
+        let seconds = header.warmup_ns as f64 / 1e9;
+        let from = if warmup.before_window { "before the window" } else { "of the window" };
+        output.note(&format!(
+            "warm-up: {} requests of {seconds} s {from} are sent on schedule and left out of the statistics; {} are measured",
+            header.requests_warmup,
+            header.requests_measured()
+        ));
+        if header.warmup_ns < warmup.length_ns {
+            output.note("warm-up: it is shorter than asked for, because the timeline begins less than that before the window");
+        }
+    }
+    if header.rows_left_out > 0 {
+        output.note(&format!("left out: {} rows by their operation", header.rows_left_out));
+    }
+}
+
+fn thinned_text(thinned: &Thinned, kept: u64) -> String {
+    let per_cent = |share: f64| format!("{:.1} %", share * 100.0);
+    let mut parts = vec![format!(
+        "{kept} of {} requests ({})",
+        kept + thinned.requests_dropped,
+        per_cent(thinned.requests_share)
+    )];
+    if let (Some(sessions), Some(kept)) =
+        (thinned.sessions.filter(|sessions| *sessions > 0), thinned.sessions_kept)
+    {
+        parts.push(format!("{kept} of {sessions} sessions"));
+    }
+    let tokens = [("input", thinned.input_tokens_share), ("output", thinned.output_tokens_share)];
+    for (which, share) in tokens {
+        parts.extend(share.map(|share| format!("{} of the {which} tokens", per_cent(share))));
+    }
+    format!(
+        "thinned to {} (asked for {}): {}",
+        per_cent(thinned.requests_share),
+        thinned.share,
+        parts.join(", ")
+    )
+}
+
 fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
     let window = match (args.from, args.to) {
         (None, None) => None,
         (from, to) => Some(Window { from_ns: from.unwrap_or(0), to_ns: to }),
     };
+    let thin =
+        args.thin.as_deref().map(str::parse).transpose().or_exit_with(Exit::Usage, || "--thin".to_owned())?;
+    if args.warmup_before && args.warmup.is_none() {
+        return Err(Failure::usage(
+            "--warmup-before says where a warm-up comes from: give its length, as in `--warmup 30s`",
+        ));
+    }
+    let leave_out = args.leave_out.iter().map(|name| name.trim().parse());
+    let leave_out: Vec<Operation> =
+        leave_out.collect::<Result<_, _>>().or_exit_with(Exit::Usage, || "--leave-out".to_owned())?;
     let speed =
         args.speed.as_deref().unwrap_or("1").parse().or_exit_with(Exit::Usage, || "--speed".to_owned())?;
     Ok(PlanOptions {
@@ -214,6 +272,9 @@ fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
             .parse()
             .or_exit_with(Exit::Usage, || "--unknown-tokens".to_owned())?,
         model: args.model.clone(),
+        thin,
+        warmup: args.warmup.map(|length_ns| Warmup { length_ns, before_window: args.warmup_before }),
+        leave_out,
         ..PlanOptions::default()
     })
 }

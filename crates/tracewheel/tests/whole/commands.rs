@@ -189,3 +189,57 @@ fn a_mock_tells_scripts_its_address_and_sums_up_what_it_did_when_it_is_stopped()
     );
     assert!(std::fs::read_to_string(place.path("w.jsonl")).unwrap().contains("\"fault\":\"down\""));
 }
+
+#[test]
+fn a_warm_up_is_sent_and_counted_and_every_report_leaves_it_out() {
+    let place = Place::new();
+    place.small_timeline(60);
+    let mock = place.mock(QUICK);
+    let replay =
+        ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m", "--json"];
+    let report = place.json(0, &[&replay[..], &["--speed", "4", "--warmup", "1s"]].concat());
+    let warm = report["process"]["warmup"].as_u64().unwrap();
+    assert!(warm > 0 && warm < 60, "{warm}");
+    let counts = &report["run"]["counts"];
+    assert_eq!((&counts["planned"], &counts["ok"]), (&(60 - warm).into(), &(60 - warm).into()));
+    let run = report["run_dir"].as_str().unwrap();
+    let inspected = place.json(0, &["inspect", run, "--json"]);
+    let phases = inspected["phases"].as_array().unwrap();
+    let of = |phase: &str| phases.iter().find(|count| count["phase"] == phase).unwrap()["requests"].clone();
+    assert_eq!((of("warmup"), of("measure")), (warm.into(), (60 - warm).into()));
+    let comparison = place.json(0, &["compare", run, "--with", run, "--json"]);
+    for side in ["replay", "baseline"] {
+        let side = &comparison[side];
+        assert_eq!(side["counts"]["planned"], 60 - warm);
+        assert_eq!(side["counts"]["other_phases"], warm);
+    }
+    // The window that is told begins behind the warm-up.
+    let manifest = std::fs::read_to_string(place.path(run).join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let told = &comparison["replay"]["window"]["trace_from_unix_ns"];
+    assert_eq!(told, &manifest["plan"]["window"]["from_unix_ns"]);
+    assert_eq!(
+        (&manifest["plan"]["requests"], &manifest["outcome"]["counts"]["ok"]),
+        (&60.into(), &60.into())
+    );
+}
+
+#[test]
+fn a_thinned_replay_tells_the_share_that_it_achieved() {
+    let place = Place::new();
+    place.small_timeline(60);
+    let mock = place.mock(QUICK);
+    let replay = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m"];
+    let thinned = [&replay[..], &["--speed", "8", "--thin", "50%", "--json"]].concat();
+    let (first, second) = (place.json(0, &thinned), place.json(0, &thinned));
+    let thinned = &first["process"]["thinned"];
+    assert_eq!(thinned, &second["process"]["thinned"], "the seed decides");
+    let kept = first["run"]["counts"]["planned"].as_u64().unwrap();
+    assert_eq!(thinned["requests_dropped"], 60 - kept);
+    assert_eq!(thinned["share"], "0.5");
+    assert!((thinned["requests_share"].as_f64().unwrap() - kept as f64 / 60.0).abs() < 1e-12);
+    let told = place.run(&[&replay[..], &["--speed", "8", "--thin", "0.5"]].concat());
+    assert!(text(&told.stderr).contains("(asked for 0.5)"), "{}", text(&told.stderr));
+    let wrong = place.fails(2, &[&replay[..], &["--thin", "1.5"]].concat());
+    assert!(wrong.contains("--thin") && wrong.contains("0.25"), "{wrong}");
+}

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use tracewheel_analysis::ReplaySummary;
 use tracewheel_replay::{RunReport, StopLevel};
+use tracewheel_workload::Thinned;
 
 use crate::exit::Exit;
 
@@ -24,6 +25,9 @@ struct ProcessReport {
     ended_by: &'static str,
     gave_up: Option<String>,
     primed: u64,
+    /// Planned requests of the warm-up: in no figure above.
+    warmup: u64,
+    thinned: Option<Thinned>,
     connections: u64,
     stale_connections: u64,
     measured_ns: i64,
@@ -45,6 +49,8 @@ impl ReplayDocument {
                 ended_by,
                 gave_up: report.gave_up.clone(),
                 primed: report.primed,
+                warmup: report.warmup,
+                thinned: report.thinned.clone(),
                 connections: report.connections,
                 stale_connections: report.stale_connections,
                 measured_ns: report.measured_ns,
