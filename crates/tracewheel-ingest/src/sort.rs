@@ -207,7 +207,7 @@ mod tests {
             prefix_hashes: Some(vec![line; (line % 7) as usize]),
             ..RequestRow::default()
         };
-        Entry { row, arrival_ns, line, file, attempt: (line % 3 == 0).then_some(line as u32) }
+        Entry { row, arrival_ns, line, file, attempt: line.is_multiple_of(3).then_some(line as u32) }
     }
 
     /// The rows in the order in which they come out, and how that went; `None` where a row came too late.

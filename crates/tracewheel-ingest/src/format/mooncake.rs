@@ -331,11 +331,14 @@ mod tests {
 
     use super::*;
 
-    fn both(text: &str) -> (Option<(Numbers<'_>, Vec<u64>)>, Option<(Numbers<'_>, Vec<u64>)>) {
+    /// A line's numbers and block ids, where it could be read.
+    type Read<'a> = Option<(Numbers<'a>, Vec<u64>)>;
+
+    fn both(text: &str) -> (Read<'_>, Read<'_>) {
         let (mut short, mut long) = (vec![7], vec![7]);
         let (short_numbers, long_numbers) = (short_read(text, &mut short), long_read(text, &mut long).ok());
         // Ids mean nothing where the line has none.
-        fn pair(numbers: Option<Numbers<'_>>, ids: Vec<u64>) -> Option<(Numbers<'_>, Vec<u64>)> {
+        fn pair(numbers: Option<Numbers<'_>>, ids: Vec<u64>) -> Read<'_> {
             numbers.map(|numbers| (numbers, if numbers.has_ids { ids } else { Vec::new() }))
         }
         (pair(short_numbers, short), pair(long_numbers, long))

@@ -394,7 +394,7 @@ fn pieces_of_a_split_answer_have_their_size_and_their_pause() {
     // A reader that is late finds two pieces in one read, never a part of one. What hyper flushed by itself (the head,
     // each event) ends with a piece that is smaller.
     assert!(sizes.len() > 4, "{sizes:?}");
-    assert!(sizes.iter().any(|size| *size == 100), "{sizes:?}");
+    assert!(sizes.contains(&100), "{sizes:?}");
 }
 
 #[test]
