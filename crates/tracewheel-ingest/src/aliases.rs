@@ -318,33 +318,35 @@ impl Alias {
     /// Whether the values bear the name out.
     fn judge(&self, column: &str, values: &[String], guess: &mut Guess) {
         let entry = format!("{}={column}", self.field);
-        let all = |is: &dyn Fn(&str) -> bool| !values.is_empty() && values.iter().all(|value| is(value));
+        // A bad row among the first ones is a bad row, and no reason to lose the column.
+        let most =
+            |is: &dyn Fn(&str) -> bool| values.iter().filter(|value| is(value)).count() * 2 > values.len();
         let is_number = |value: &str| decimal::scaled(value, 0).is_some();
         let named = Unit::of_column(&plain(column)).0;
         // A suffix that the map reads by itself need not be written.
         let suffix = Unit::of_column(column).0;
         match self.kind {
-            Kind::Count if all(&|value| decimal::whole(value).is_some_and(|count| count >= 0)) => {
+            Kind::Count if most(&|value| decimal::whole(value).is_some_and(|count| count >= 0)) => {
                 guess.sure.push(entry);
             }
             // Spans have status codes of their own: 0, 1, 2.
             Kind::Status
-                if all(&|value| decimal::whole(value).is_none_or(|code| (100..600).contains(&code))) =>
+                if most(&|value| decimal::whole(value).is_none_or(|code| (100..600).contains(&code))) =>
             {
                 guess.sure.push(entry);
             }
             Kind::Scalar if !values.is_empty() => guess.sure.push(entry),
-            Kind::Moment if all(&stamps::is_moment) => match named.filter(|_| suffix.is_none()) {
-                Some(unit) if all(&is_number) => guess.sure.push(format!("{entry}:{unit}")),
+            Kind::Moment if most(&stamps::is_moment) => match named.filter(|_| suffix.is_none()) {
+                Some(unit) if most(&is_number) => guess.sure.push(format!("{entry}:{unit}")),
                 _ => guess.sure.push(entry),
             },
-            Kind::Length if all(&is_number) => match (named, suffix) {
+            Kind::Length if most(&is_number) => match (named, suffix) {
                 (Some(unit), _) if unit.unix => {}
                 (Some(_), Some(_)) => guess.sure.push(entry),
                 (Some(unit), None) => guess.sure.push(format!("{entry}:{unit}")),
                 (None, _) => guess.doubtful.push(format!("{entry}:{}", likely_unit(values))),
             },
-            Kind::Moment if all(&is_number) => match named {
+            Kind::Moment if most(&is_number) => match named {
                 Some(unit) if suffix.is_some() || unit.unix => guess.sure.push(entry),
                 Some(unit) => guess.sure.push(format!("{entry}:{unit}")),
                 None => guess.doubtful.push(format!("{entry}:{}", likely_unit(values))),
@@ -360,7 +362,8 @@ fn likely_unit(values: &[String]) -> &'static str {
         decimal::scaled(value, 0)
             .is_some_and(|number| (number.last_digit < 0 && number.value < 100_000) || number.value < 100)
     };
-    if values.iter().all(seconds) { "s" } else { "ms" }
+    let number = |value: &&String| decimal::scaled(value, 0).is_some();
+    if values.iter().filter(number).all(seconds) { "s" } else { "ms" }
 }
 
 /// `promptTokens`, `Prompt tokens` and `prompt-tokens` are `prompt_tokens`.
@@ -459,12 +462,23 @@ mod tests {
             ("prompt_tokens", &["many"]),
             ("latency_ms", &["fast"]),
             ("metadata.id", &["x"]),
-            ("input_len", &["-5"]),
+            ("input_len", &["-5", "5"]),
             ("status_code", &["1", "2"]),
             ("a,b", &["1"]),
         ]);
         assert_eq!(none, Guess::default());
         assert_eq!(none.offer(&[]), None);
+    }
+
+    #[test]
+    fn one_bad_row_among_the_first_does_not_cost_the_column() {
+        let guess = guess(&[
+            ("ts", &["1795536000", "later", "1795536001"]),
+            ("prompt_tokens", &["5", "many", "7"]),
+            ("latency", &["0.5", "fast", "0.7"]),
+        ]);
+        assert_eq!(guess.sure, ["arrival=ts", "input_tokens=prompt_tokens"]);
+        assert_eq!(guess.doubtful, ["e2e=latency:s"]);
     }
 
     #[test]

@@ -354,8 +354,9 @@ fn restart_warning(file: &FileReport, warnings: &mut Vec<String>) {
         "several logs in one file, or a clock that was set back: times were left as they are \
          (--restarts join lays the parts one after the other)"
     };
+    let places = if places == 1 { "in 1 place".to_owned() } else { format!("in {places} places") };
     warnings.push(format!(
-        "{name}: times start again in {places} places, first at line {line} (byte {offset}), {back} s back: {what}"
+        "{name}: times start again {places}, first at line {line} (byte {offset}), {back} s back: {what}"
     ));
 }
 

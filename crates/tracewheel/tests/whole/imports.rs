@@ -121,16 +121,23 @@ fn a_timeline_without_an_epoch_names_no_day() {
 #[test]
 fn a_row_of_two_gigabytes_is_passed_over_in_bounded_memory() {
     let place = Place::new();
-    let script = "{ printf 'arrival_unix_ms,input_tokens\\n1795536000001,1\\n'; head -c 2147483648 /dev/zero; \
-                  printf '\\n1795536000002,2\\n'; } | { ulimit -v 1000000; exec \"$0\" ingest - -o t.parquet \
-                  --json --max-rejects 1; }";
-    let output = std::process::Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_tracewheel")])
-        .current_dir(place.path("."))
-        .env("XDG_CONFIG_HOME", place.path("config"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&report["rows_kept"], &report["rejects"][0]["reason"]), (&2.into(), &"row_too_long".into()));
+    let csv = "printf 'arrival_unix_ms,input_tokens\\n1795536000001,1\\n'; head -c 2147483648 /dev/zero; \
+               printf '\\n1795536000002,2\\n'";
+    let json = "printf '{\"arrival_unix_ms\":1795536000001}\\n'; head -c 2147483648 /dev/zero; \
+                printf '\\n{\"arrival_unix_ms\":1795536000002}\\n'";
+    for log in [csv, json] {
+        let script = format!(
+            "{{ {log}; }} | {{ ulimit -v 1000000; exec \"$0\" ingest - -o t.parquet --json --max-rejects 1; }}"
+        );
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_tracewheel")])
+            .current_dir(place.path("."))
+            .env("XDG_CONFIG_HOME", place.path("config"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reason = &report["rejects"][0]["reason"];
+        assert_eq!((&report["rows_kept"], reason), (&2.into(), &"row_too_long".into()));
+    }
 }
