@@ -37,6 +37,7 @@ const INGEST: Groups = &[
         "Reading",
         &["format", "map", "zone", "ttft_kind", "token_rule", "block_tokens", "fold_retries", "restarts"],
     ),
+    ("Memory", &["memory", "temp_dir"]),
     ("Privacy", &["key_file"]),
     ("Result", &["output", "max_rejects", "rejects", "json"]),
 ];
@@ -99,8 +100,8 @@ Examples:
   # a published trace: the format is found from its content
   tracewheel ingest AzureLLMInferenceTrace_conv.csv -o day.parquet
 
-  # a gateway's packed JSON lines: say which column is what, and list the rows that cannot be read
-  tracewheel ingest gateway-*.jsonl.gz -o day.parquet --ttft-kind first_chunk --rejects rejects.jsonl \\
+  # a gateway's packed JSON lines: say which column is what
+  tracewheel ingest gateway-*.jsonl.gz -o day.parquet --ttft-kind first_chunk \\
       --map 'arrival=ts,input_tokens=usage.prompt_tokens,ttft=ttft_ms'
 
 Formats, fields and units: docs/formats.md",
