@@ -75,7 +75,7 @@ impl Worker {
     }
 
     /// Whether another connection may be begun.
-    fn may_connect(&self) -> bool {
+    pub(super) fn may_connect(&self) -> bool {
         self.slots.open() < self.rules.max_connections.min(self.rules.descriptor_room)
             && self.connecting < MAX_CONNECTING
     }

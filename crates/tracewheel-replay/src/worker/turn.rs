@@ -52,7 +52,7 @@ impl Worker {
         self.connect_failure = None;
         let before = self.slots.open();
         for _ in 0..connections {
-            if self.slots.open() < self.rules.max_connections && self.connect_failure.is_none() {
+            if self.may_connect() && self.connect_failure.is_none() {
                 self.connect(None);
             }
         }
