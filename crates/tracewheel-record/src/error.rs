@@ -87,6 +87,29 @@ pub enum RecordError {
         #[source]
         source: ArrowError,
     },
+    /// Bytes of a journal segment are not what was written: a power cut or the disk damaged them.
+    #[error("bytes {from} to {to} of {} are damaged", path.display())]
+    Damaged {
+        /// The segment.
+        path: PathBuf,
+        /// The first damaged byte.
+        from: u64,
+        /// The first byte after them.
+        to: u64,
+    },
+    /// Parts of a closed run are not there.
+    #[error(
+        "{} holds {found} parts, the run was closed with {expected}: bring them back, the run is not whole without them",
+        path.display()
+    )]
+    PartsMissing {
+        /// The table's directory.
+        path: PathBuf,
+        /// Parts found.
+        found: u64,
+        /// Parts that the run was closed with, at least.
+        expected: u64,
+    },
     /// A column is missing or of another type than the schema says.
     #[error("{}: column {column} is {found}, expected {expected}", path.display())]
     Column {
@@ -137,10 +160,12 @@ pub enum RecordError {
         path: PathBuf,
     },
     /// The run's writer is alive.
-    #[error("{} is still being written", path.display())]
+    #[error("{} is still being written{}: wait for its end, or stop it", path.display(), by(*process))]
     InUse {
         /// The run.
         path: PathBuf,
+        /// The process that writes it, as it noted itself.
+        process: Option<u32>,
     },
     /// A cell is null in a column that is never null.
     #[error("{}: column {column} is null", path.display())]
@@ -163,8 +188,16 @@ impl RecordError {
     pub fn is_output_failure(&self) -> bool {
         match self {
             Self::Full { .. } | Self::Failed { .. } => true,
-            Self::Io { action, .. } => !matches!(*action, "read" | "open" | "list"),
+            Self::Io { action, .. } => !matches!(*action, "read" | "open" | "list" | "lock"),
             _ => false,
+        }
+    }
+
+    /// The file or folder that could not be written or read on, of an error of the system.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Full { path, .. } | Self::Io { path, .. } | Self::Failed { path } => Some(path),
+            _ => None,
         }
     }
 
@@ -202,6 +235,10 @@ impl RecordError {
             source => Self::Arrow { path: path.to_owned(), source },
         }
     }
+}
+
+fn by(process: Option<u32>) -> String {
+    process.map(|process| format!(" by process {process}")).unwrap_or_default()
 }
 
 /// Out of space, out of quota, or over the process's file size limit.

@@ -5,15 +5,16 @@
 //! requests/part-SHARD-N.parquet       likewise attempts/, health/, server/
 //! journal/SHARD.TABLE-N.arrows        rows that are not in a part yet, and releases
 //! journal/SHARD.TABLE-N.part          a part being written; of no meaning to a reader
-//! journal/SHARD.lock                  locked while the shard's writer lives
+//! journal/SHARD.departures-SENDER      the latest releases of a sending thread
+//! journal/SHARD.lock                  locked while the shard's writer lives; holds its process id
 //! ```
 //! Segment `N` of a table's journal holds the same rows as part `N`: where the part is there, the segment is not
 //! read. A part gets its name only when it is whole and durable, and the segment is removed after that; so at every
 //! instant each row is read exactly once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{RecordError, Result};
@@ -24,6 +25,8 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const JOURNAL: &str = "journal";
 /// What the name of a lock file ends in.
 const LOCK: &str = ".lock";
+/// What stands between shard and sender in the name of a departure log.
+const DEPARTURES: &str = ".departures-";
 
 /// Which rows of a table: the shard that wrote them, and the number of the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,11 +84,45 @@ pub(crate) fn slots(run: &Path, table: &str) -> Result<BTreeMap<Slot, Place>> {
     Ok(slots)
 }
 
-/// Takes the lock of a shard; the system gives it back when this process ends, however that happens.
+/// The slots of a table's journal segments in their order, whether or not a part holds the same rows.
+pub(crate) fn segments(run: &Path, table: &str) -> Result<BTreeSet<Slot>> {
+    Ok(names(&run.join(JOURNAL))?.iter().filter_map(|name| parse_segment(name, table)).collect())
+}
+
+/// Number of the finished parts of a table.
+pub(crate) fn parts(run: &Path, table: &str) -> Result<u64> {
+    Ok(names(&run.join(table))?.iter().filter(|name| parse_part(name).is_some()).count() as u64)
+}
+
+/// The departure log of a sending thread.
+pub(crate) fn departures(run: &Path, shard: u32, sender: u32) -> PathBuf {
+    run.join(JOURNAL).join(format!("{shard}{DEPARTURES}{sender}"))
+}
+
+/// The departure logs of all sending threads.
+pub(crate) fn departure_logs(run: &Path) -> Result<Vec<PathBuf>> {
+    let journal = run.join(JOURNAL);
+    let names = names(&journal)?;
+    Ok(names.iter().filter(|name| name.contains(DEPARTURES)).map(|name| journal.join(name)).collect())
+}
+
+/// Takes the lock of a shard; the system gives it back when this process ends, however that happens. So a lock is never
+/// stale: the file may stay behind, the lock does not.
 pub(crate) fn lock(run: &Path, shard: u32) -> Result<File> {
     let path = run.join(JOURNAL).join(format!("{shard}{LOCK}"));
-    let file = File::create(&path).map_err(|source| RecordError::io("create", &path, source))?;
-    if try_lock(&file, &path)? { Ok(file) } else { Err(RecordError::InUse { path: run.to_owned() }) }
+    let mut file = File::create(&path).map_err(|source| RecordError::io("create", &path, source))?;
+    if !try_lock(&file, &path)? {
+        return Err(RecordError::InUse { path: run.to_owned(), process: owner(run) });
+    }
+    // Only for the message to whoever finds it taken.
+    writeln!(file, "{}", std::process::id()).map_err(|source| RecordError::io("write", &path, source))?;
+    Ok(file)
+}
+
+/// The process that took the lock of a run's first shard, as it noted itself.
+pub(crate) fn owner(run: &Path) -> Option<u32> {
+    let text = fs::read_to_string(run.join(JOURNAL).join(format!("0{LOCK}"))).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Takes the locks of all shards; `None` where one is taken, because its writer lives.

@@ -1,6 +1,7 @@
 //! The run directory, written and read, versioned and crash-safe; a run as a timeline.
 
 mod columns;
+mod departures;
 mod disk;
 pub mod error;
 mod journal;
@@ -16,9 +17,11 @@ pub mod rows;
 mod tests;
 pub mod write;
 
+pub use departures::DepartureLog;
 pub use error::{RecordError, Result};
 pub use manifest::Manifest;
 pub use read::Run;
+pub use recover::{Missing, Recovery};
 pub use rows::{
     AttemptRecord, EventRow, HealthRecord, ReadStampRow, ReleaseRecord, RequestRecord, ServerRecord, Strata,
 };

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 pub use self::exchanges::Exchanges;
 pub use self::rows::Rows;
 pub use self::timeline::TimelineView;
+use crate::departures;
 use crate::error::{RecordError, Result};
 use crate::layout;
 use crate::manifest::{self, Manifest};
-use crate::recover;
+use crate::recover::{self, Recovery};
 use crate::rows::{AttemptRecord, HealthRecord, ReleaseRecord, RequestRecord, ServerRecord, Strata};
-use crate::write::RunSummary;
+use crate::write::TABLES;
 
 /// A run on disk. Rows come in the order in which they were recorded (shard by shard), in bounded memory.
 #[derive(Clone)]
@@ -28,9 +29,33 @@ impl Run {
     /// Opens a run's directory: closed, being written, or left behind by a writer that died.
     ///
     /// # Errors
-    /// [`RecordError::NotARun`] without a manifest, [`RecordError::Version`] for another major version.
+    /// [`RecordError::NotARun`] without a manifest, [`RecordError::Version`] for another major version,
+    /// [`RecordError::PartsMissing`] where a closed run has lost parts of a table.
     pub fn open(dir: &Path) -> Result<Self> {
-        Ok(Self { dir: dir.to_owned(), manifest: manifest::file::read(dir)? })
+        let run = Self { dir: dir.to_owned(), manifest: manifest::file::read(dir)? };
+        run.check_parts()?;
+        Ok(run)
+    }
+
+    /// A table without its folder would read as one without rows, and nothing would say so.
+    fn check_parts(&self) -> Result<()> {
+        let Some(outcome) = self.manifest.outcome.as_ref().filter(|_| self.is_closed()) else {
+            return Ok(());
+        };
+        let rows = outcome.counts.total() - outcome.counts.unsent_without_row + outcome.extra.total();
+        for table in TABLES {
+            let least = match table {
+                "requests" => rows.min(1),
+                "attempts" => outcome.attempts.min(1),
+                _ => 0,
+            };
+            let expected = outcome.parts.get(table).copied().unwrap_or(least);
+            let found = layout::parts(&self.dir, table)?;
+            if found < expected {
+                return Err(RecordError::PartsMissing { path: self.dir.join(table), found, expected });
+            }
+        }
+        Ok(())
     }
 
     /// The run's directory.
@@ -47,6 +72,11 @@ impl Run {
     /// died.
     pub fn is_closed(&self) -> bool {
         self.manifest.is_closed()
+    }
+
+    /// The process that writes the run, as it noted itself; only of use while [`is_in_use`](Self::is_in_use).
+    pub fn writer_process(&self) -> Option<u32> {
+        layout::owner(&self.dir)
     }
 
     /// Whether a writer of the run is alive on this machine.
@@ -97,12 +127,13 @@ impl Run {
         rows::all(&self.dir)
     }
 
-    /// The releases still in the journal; empty for a closed run. Those whose requests have ended may be among them.
+    /// The releases still in the journal and in the departure logs; empty for a closed run. A release may stand in both,
+    /// and those whose requests have ended may be among them.
     ///
     /// # Errors
     /// As [`requests`](Self::requests).
     pub fn releases(&self) -> Result<Rows<ReleaseRecord>> {
-        rows::all(&self.dir)
+        Ok(rows::chained(rows::all(&self.dir)?, departures::read(&self.dir)?))
     }
 
     /// The requests that were released and have no row, as [`recover`](Self::recover) would write them: in flight when
@@ -142,7 +173,8 @@ impl Run {
 
     /// Closes a run whose writer died: released requests without a row become `interrupted` (reason
     /// `interrupted_by_crash`), the rest of the plan is counted as unsent, the journal becomes parts. Safe to be
-    /// interrupted and called again.
+    /// interrupted and called again, also after the disk was full. Of a run that is closed already, leftovers of its
+    /// journal are removed.
     ///
     /// `strata` gives the strata of a row of the timeline, where the caller has it; without, interrupted requests
     /// have none.
@@ -154,17 +186,21 @@ impl Run {
         dir: &Path,
         closed_unix_ns: i64,
         strata: &mut dyn FnMut(u64) -> Option<Strata>,
-    ) -> Result<RunSummary> {
+    ) -> Result<Recovery> {
+        let run = Self::open(dir)?;
+        let Some(locks) = layout::take_locks(&run.dir)? else {
+            let process = run.writer_process();
+            return Err(RecordError::InUse { path: run.dir, process });
+        };
+        // Under the locks: whoever held them until now may have closed it.
         let run = Self::open(dir)?;
         if run.is_closed() {
+            recover::sweep(&run)?;
             return Err(RecordError::AlreadyClosed { path: run.dir });
         }
-        let Some(locks) = layout::take_locks(&run.dir)? else {
-            return Err(RecordError::InUse { path: run.dir });
-        };
-        let summary = recover::recover(&run, closed_unix_ns, strata);
+        let recovery = recover::recover(&run, closed_unix_ns, strata);
         drop(locks);
-        summary
+        recovery
     }
 }
 

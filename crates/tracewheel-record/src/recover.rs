@@ -2,23 +2,61 @@
 //!
 //! Every step leaves a run that reads the same, so that closing may itself be cut off and begun again: segments
 //! become parts one by one, then the interrupted requests get their rows, then the manifest says closed, then the
-//! journal goes.
+//! journal goes. A segment goes as soon as its part is there, so that little more space is needed than there was.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
-use tracewheel_timeline::vocab::{AttemptStatus, Reason, RequestStatus};
+use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 
 use crate::columns::Table;
+use crate::departures;
 use crate::disk::{Disk, FileSystem};
 use crate::error::{RecordError, Result};
 use crate::journal::SegmentReader;
-use crate::layout::{self, Place, Slot};
+use crate::layout::{self, Slot};
 use crate::manifest::{self, EndedBy, RunState};
 use crate::part::PartWriter;
 use crate::read::Run;
 use crate::rows::{AttemptRecord, HealthRecord, ReleaseRecord, RequestRecord, ServerRecord, Strata};
 use crate::write::{self, Room, RunSummary, TableWriter, Tally, WriterOptions};
+
+/// Rows named one by one at most.
+const NAMED: usize = 10_000;
+
+/// What closing a run whose writer died came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovery {
+    /// The closed run.
+    pub summary: RunSummary,
+    /// Requests that had been released and whose outcome is not known: in flight when the writer died, or ended after
+    /// its last flush. By row and copy, the first ten thousand.
+    pub missing: Vec<Missing>,
+    /// Largest row of the timeline of which a request of the plan is known to have been released or recorded.
+    pub last_row: Option<u64>,
+    /// The last flush on the run clock: what had ended before is recorded. `None` when the run died before the first.
+    pub flushed_ns: Option<i64>,
+    /// The last release on the run clock.
+    pub released_ns: Option<i64>,
+    /// What could not be read, by file and place; empty unless the disk or a power cut damaged the journal.
+    pub damage: Vec<String>,
+}
+
+/// A request whose outcome was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    /// The timeline's row.
+    pub row: u64,
+    /// Which amplified copy of it.
+    pub copy: u32,
+    /// Its phase.
+    pub phase: Phase,
+    /// The attempt that had been released last, from 1.
+    pub attempt: u16,
+    /// When the request was due, on the run clock.
+    pub due_ns: i64,
+}
 
 /// What is known of a released request that has no row.
 struct Released {
@@ -32,16 +70,24 @@ pub(crate) fn recover(
     run: &Run,
     closed_unix_ns: i64,
     strata: &mut dyn FnMut(u64) -> Option<Strata>,
-) -> Result<RunSummary> {
+) -> Result<Recovery> {
     let disk: Arc<dyn Disk> = Arc::new(FileSystem);
-    let mut warnings = Vec::new();
-    roll::<RequestRecord>(run, disk.as_ref(), &mut warnings)?;
-    roll::<AttemptRecord>(run, disk.as_ref(), &mut warnings)?;
-    roll::<HealthRecord>(run, disk.as_ref(), &mut warnings)?;
-    roll::<ServerRecord>(run, disk.as_ref(), &mut warnings)?;
-    let interrupted = interrupted(run, &mut warnings)?;
+    let mut damage = Vec::new();
+    roll::<RequestRecord>(run, disk.as_ref(), &mut damage)?;
+    roll::<AttemptRecord>(run, disk.as_ref(), &mut damage)?;
+    roll::<HealthRecord>(run, disk.as_ref(), &mut damage)?;
+    roll::<ServerRecord>(run, disk.as_ref(), &mut damage)?;
+    let interrupted = interrupted(run, &mut damage)?;
     write_interrupted(run, &disk, &interrupted, strata)?;
-    close(run, disk.as_ref(), closed_unix_ns, warnings)
+    close(run, disk.as_ref(), closed_unix_ns, damage)
+}
+
+/// Removes what is left of the journal of a closed run: its writer died between the two steps.
+pub(crate) fn sweep(run: &Run) -> Result<()> {
+    if run.dir().join(layout::JOURNAL).exists() {
+        write::remove_journal(&FileSystem, run.dir())?;
+    }
+    Ok(())
 }
 
 /// The rows that the released requests without one would get.
@@ -51,56 +97,72 @@ pub(crate) fn unended(run: &Run) -> Result<Vec<RequestRecord>> {
 }
 
 /// Makes parts of a table's journal segments.
-fn roll<T: Table>(run: &Run, disk: &dyn Disk, warnings: &mut Vec<String>) -> Result<()> {
-    for (slot, place) in layout::slots(run.dir(), T::NAME)? {
-        if place == Place::Part {
-            continue;
-        }
+fn roll<T: Table>(run: &Run, disk: &dyn Disk, damage: &mut Vec<String>) -> Result<()> {
+    for slot in layout::segments(run.dir(), T::NAME)? {
         let path = slot.segment(run.dir(), T::NAME);
-        let segment =
-            SegmentReader::open::<T>(&path).map_err(|source| RecordError::io("open", &path, source))??;
-        let Some(schema) = segment.schema() else { continue };
-        let mut part = PartWriter::create(disk, run.dir(), T::NAME, slot, &schema)?;
-        let mut rows = 0;
-        for batch in segment {
-            match batch {
-                Ok(batch) => {
-                    rows += batch.num_rows();
-                    part.write(&batch)?;
-                }
-                Err(error @ RecordError::Arrow { .. }) => {
-                    warnings.push(format!("what follows row {rows} of a journal was lost: {error}"));
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
+        if !slot.part(run.dir(), T::NAME).exists() {
+            let segment =
+                SegmentReader::open::<T>(&path).map_err(|source| RecordError::io("open", &path, source))?;
+            roll_segment(run, disk, T::NAME, slot, segment, damage)?;
         }
-        if rows == 0 {
-            part.abandon(disk);
-        } else {
-            part.finish(disk)?;
-        }
+        disk.remove(&path).map_err(|source| RecordError::io("remove", &path, source))?;
     }
     Ok(())
 }
 
-/// The released requests that have no row.
-fn interrupted(run: &Run, warnings: &mut Vec<String>) -> Result<BTreeMap<Key, Released>> {
-    let mut released: BTreeMap<Key, Released> = BTreeMap::new();
-    for release in run.releases()? {
-        match release {
-            Ok(release) => {
-                let key = (release.row, release.copy);
-                let known = released.entry(key).or_insert_with(|| Released { attempts: BTreeMap::new() });
-                known.attempts.insert(release.attempt, release);
+fn roll_segment(
+    run: &Run,
+    disk: &dyn Disk,
+    table: &str,
+    slot: Slot,
+    segment: SegmentReader,
+    damage: &mut Vec<String>,
+) -> Result<()> {
+    let mut part: Option<PartWriter> = None;
+    for batch in segment {
+        match batch {
+            Ok(batch) => {
+                let open = match &mut part {
+                    Some(open) => open,
+                    None => part.insert(PartWriter::create(disk, run.dir(), table, slot, &batch.schema())?),
+                };
+                if let Err(error) = open.write(&batch) {
+                    // The rows stay in the journal; the space goes back.
+                    part.take().into_iter().for_each(|part| part.abandon(disk));
+                    return Err(error);
+                }
             }
-            Err(error @ RecordError::Arrow { .. }) => {
-                warnings.push(format!("some releases were lost: {error}"));
-                break;
+            Err(error @ (RecordError::Damaged { .. } | RecordError::Arrow { .. })) => {
+                damage.push(told(&error));
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                part.into_iter().for_each(|part| part.abandon(disk));
+                return Err(error);
+            }
         }
     }
+    part.map_or(Ok(()), |part| part.finish(disk))
+}
+
+/// An error with its cause, on one line.
+fn told(error: &RecordError) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+/// The released requests that have no row.
+fn interrupted(run: &Run, damage: &mut Vec<String>) -> Result<BTreeMap<Key, Released>> {
+    let mut released: BTreeMap<Key, Released> = BTreeMap::new();
+    let mut note = |release: ReleaseRecord| {
+        let known = released.entry((release.row, release.copy));
+        known
+            .or_insert_with(|| Released { attempts: BTreeMap::new() })
+            .attempts
+            .insert(release.attempt, release);
+    };
+    for slot in layout::segments(run.dir(), ReleaseRecord::NAME)? {
+        read_releases(run, slot, damage, &mut note)?;
+    }
+    departures::read(run.dir())?.into_iter().for_each(&mut note);
     if released.is_empty() {
         return Ok(released);
     }
@@ -109,6 +171,41 @@ fn interrupted(run: &Run, warnings: &mut Vec<String>) -> Result<BTreeMap<Key, Re
         released.remove(&(request.row, request.copy));
     }
     Ok(released)
+}
+
+fn is_planned(phase: Phase) -> bool {
+    !matches!(phase, Phase::Calibrate | Phase::Prime)
+}
+
+/// The releases of one segment, past what of it is damaged.
+fn read_releases(
+    run: &Run,
+    slot: Slot,
+    damage: &mut Vec<String>,
+    note: &mut dyn FnMut(ReleaseRecord),
+) -> Result<()> {
+    let path = slot.segment(run.dir(), ReleaseRecord::NAME);
+    let segment = match SegmentReader::open::<ReleaseRecord>(&path) {
+        // Its requests have all ended since.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        segment => segment.map_err(|source| RecordError::io("open", &path, source))?,
+    };
+    for batch in segment {
+        match batch {
+            Ok(batch) => {
+                let bad = |bad| RecordError::batch(&path, bad);
+                let view = ReleaseRecord::bind(&batch).map_err(bad)?;
+                for row in 0..batch.num_rows() {
+                    note(ReleaseRecord::row(&view, row).map_err(bad)?);
+                }
+            }
+            Err(error @ (RecordError::Damaged { .. } | RecordError::Arrow { .. })) => {
+                damage.push(told(&error))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Gives the interrupted requests, and those of their attempts that did not end, their rows.
@@ -185,45 +282,82 @@ fn table<T: Table>(run: &Run, disk: &Arc<dyn Disk>) -> Result<TableWriter<T>> {
     Ok(TableWriter::new(room, slot, &run.manifest().id, &run.manifest().tool_version))
 }
 
+/// What the rows of a run tell once all of them are in parts.
+#[derive(Default)]
+struct Count {
+    tally: Tally,
+    attempts: u64,
+    missing: Vec<Missing>,
+    last_row: Option<u64>,
+    last_end_ns: Option<i64>,
+    flushed_ns: Option<i64>,
+    released_ns: Option<i64>,
+}
+
+impl Count {
+    fn of(run: &Run) -> Result<Self> {
+        let mut count = Self::default();
+        for request in run.requests()? {
+            count.add(&request?);
+        }
+        for attempt in run.attempts_without_events()? {
+            count.released_ns = count.released_ns.max(attempt?.released_ns);
+            count.attempts += 1;
+        }
+        for second in run.health()? {
+            count.flushed_ns = count.flushed_ns.max(Some(second?.at_ns));
+        }
+        let planned = run.manifest().plan.requests;
+        count.tally.add_unsent_without_row(planned.saturating_sub(count.tally.counts.total()));
+        write::conserved(run.dir(), planned, count.tally.counts)?;
+        count.missing.sort_unstable_by_key(|missing| (missing.row, missing.copy));
+        Ok(count)
+    }
+
+    fn add(&mut self, request: &RequestRecord) {
+        self.tally.add(request.phase, request.status, request.reason);
+        self.last_end_ns = self.last_end_ns.max(request.end_ns);
+        if is_planned(request.phase) && request.attempts > 0 {
+            self.last_row = self.last_row.max(Some(request.row));
+        }
+        if request.reason == Some(Reason::InterruptedByCrash) && self.missing.len() < NAMED {
+            let RequestRecord { row, copy, phase, final_attempt: attempt, due_ns, .. } = *request;
+            self.missing.push(Missing { row, copy, phase, attempt, due_ns });
+        }
+    }
+}
+
 /// Counts everything anew, completes the manifest and removes the journal.
-fn close(run: &Run, disk: &dyn Disk, closed_unix_ns: i64, warnings: Vec<String>) -> Result<RunSummary> {
-    let mut tally = Tally::default();
-    let mut last_ns = None;
-    for request in run.requests()? {
-        let request = request?;
-        tally.add(request.phase, request.status, request.reason);
-        last_ns = last_ns.max(request.end_ns);
-    }
+fn close(run: &Run, disk: &dyn Disk, closed_unix_ns: i64, damage: Vec<String>) -> Result<Recovery> {
+    let count = Count::of(run)?;
     let mut manifest = run.manifest().clone();
-    let planned = manifest.plan.requests;
-    tally.add_unsent_without_row(planned.saturating_sub(tally.counts.total()));
-    write::conserved(run.dir(), planned, tally.counts)?;
-    let mut attempts = 0;
-    for attempt in run.attempts_without_events()? {
-        attempt?;
-        attempts += 1;
-    }
     let outcome = manifest.outcome.get_or_insert_default();
-    tally.write_to(outcome);
-    outcome.attempts = attempts;
+    count.tally.write_to(outcome);
+    outcome.attempts = count.attempts;
+    outcome.parts = write::parts(run.dir())?;
     outcome.ended_by = EndedBy::Killed;
-    outcome.ended_ns = outcome.ended_ns.or(last_ns);
+    outcome.ended_ns = outcome.ended_ns.or(count.released_ns).or(count.last_end_ns);
+    let parts = u32::try_from(outcome.parts.values().sum::<u64>()).unwrap_or(u32::MAX);
     manifest.state = RunState::Recovered;
     manifest.closed_unix_ns = Some(closed_unix_ns);
     manifest.warnings.push("the process that wrote this run died: its last second may be missing".to_owned());
-    manifest.warnings.extend(warnings);
+    manifest.warnings.extend(damage.iter().map(|damage| format!("lost for good: {damage}")));
     manifest::file::write(disk, run.dir(), &manifest)?;
-    let mut parts = 0;
-    for table in write::TABLES {
-        parts += layout::slots(run.dir(), table)?.into_values().filter(|place| *place == Place::Part).count();
-    }
     write::remove_journal(disk, run.dir())?;
-    Ok(RunSummary {
-        id: manifest.id,
-        dir: run.dir().to_owned(),
-        counts: tally.counts,
-        extra: tally.extra,
-        attempts,
-        parts: parts as u32,
+    let (counts, extra) = (count.tally.counts, count.tally.extra);
+    Ok(Recovery {
+        summary: RunSummary {
+            id: manifest.id,
+            dir: run.dir().to_owned(),
+            counts,
+            extra,
+            attempts: count.attempts,
+            parts,
+        },
+        missing: count.missing,
+        last_row: count.last_row,
+        flushed_ns: count.flushed_ns,
+        released_ns: count.released_ns,
+        damage,
     })
 }

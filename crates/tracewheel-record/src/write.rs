@@ -4,6 +4,7 @@ mod releases;
 mod table;
 mod tally;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 pub(crate) use self::table::{Room, TableWriter};
 pub(crate) use self::tally::Tally;
+use crate::departures::DepartureLog;
 use crate::disk::{Disk, FileSystem};
 use crate::error::{RecordError, Result};
 use crate::layout::{self, JOURNAL, Slot};
@@ -167,6 +169,18 @@ impl RunWriter {
         &self.room.run
     }
 
+    /// Makes the departure log of a sending thread, which notes its releases there before their bytes leave.
+    ///
+    /// `unflushed` is how many releases may be on their way to this writer at most: the log keeps those, and what this
+    /// writer itself holds back between two flushes.
+    ///
+    /// # Errors
+    /// [`RecordError::Full`] and [`RecordError::Io`] name the path.
+    pub fn departures(&self, sender: u32, unflushed: u32) -> Result<DepartureLog> {
+        let slots = u64::from(unflushed) + 2 * table::BATCH_ROWS as u64;
+        DepartureLog::create(&self.room.run, self.releases.shard(), sender, slots)
+    }
+
     /// The manifest as it was written, but for what was redacted.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -261,6 +275,12 @@ impl RunWriter {
             writer.requests.flush(sync)?;
             writer.health.flush(sync)?;
             writer.server.flush(sync)?;
+            if sync {
+                // The names of segments that were begun since.
+                let journal = writer.room.run.join(JOURNAL);
+                let synced = writer.room.disk.sync_dir(&journal);
+                synced.map_err(|source| RecordError::io("sync", &journal, source))?;
+            }
             writer.releases.tidy()
         })
     }
@@ -304,6 +324,7 @@ impl RunWriter {
             let outcome = manifest.outcome.get_or_insert_default();
             writer.tally.write_to(outcome);
             outcome.attempts = writer.attempts.rows();
+            outcome.parts = parts(&writer.room.run)?;
             manifest.state = RunState::Closed;
             manifest.closed_unix_ns = Some(closed_unix_ns);
             manifest::file::write(writer.room.disk.as_ref(), &writer.room.run, manifest)?;
@@ -413,6 +434,11 @@ pub(crate) fn conserved(run: &Path, planned: u64, counts: Counts) -> Result<()> 
         return Ok(());
     }
     Err(RecordError::NotConserved { path: run.to_owned(), planned, counts })
+}
+
+/// Finished parts of each table.
+pub(crate) fn parts(run: &Path) -> Result<BTreeMap<String, u64>> {
+    TABLES.into_iter().map(|table| Ok((table.to_owned(), layout::parts(run, table)?))).collect()
 }
 
 /// Removes the journal of a run whose rows all stand in parts.

@@ -53,13 +53,17 @@ pub struct ReplayConfig {
     pub closed_loop: Option<u32>,
     /// Number of sending threads; without it one on machines of up to two cores, else two.
     pub workers: Option<u16>,
-    /// Seconds to wait after the last release for requests in flight; those left are interrupted. `None`: their
+    /// Time to wait after the last release for requests in flight; those left are interrupted. `None`: their
     /// own time-out bounds the wait.
     pub drain_timeout_ns: Option<i64>,
+    /// The same after a person's first stop, where it is shorter.
+    pub stop_drain_ns: i64,
     /// How far ahead of the due time requests are rendered.
     pub look_ahead: LookAhead,
     /// Bounds of the queue between the senders and the recorder.
     pub recorder_queue: RecorderQueue,
+    /// How the run directory is written.
+    pub record: RecordOptions,
     /// Largest response body that is kept; a longer one fails its attempt.
     pub max_response_bytes: u64,
     /// Connections opened before the first request is due. Without it: from the plan's rate.
@@ -77,8 +81,8 @@ pub struct ReplayConfig {
     pub secret: Option<Secret>,
     /// Who runs this, for the manifest.
     pub owner: Option<String>,
-    /// The resolved scenario as the manifest shall show it.
-    pub scenario: serde_json::Value,
+    /// The resolved scenario as the manifest shall show it: a scenario file with every default filled in.
+    pub scenario: Option<String>,
 }
 
 impl Default for ReplayConfig {
@@ -103,8 +107,10 @@ impl Default for ReplayConfig {
             closed_loop: None,
             workers: None,
             drain_timeout_ns: None,
+            stop_drain_ns: 20 * SECOND_NS,
             look_ahead: LookAhead::default(),
             recorder_queue: RecorderQueue::default(),
+            record: RecordOptions::default(),
             max_response_bytes: 64 << 20,
             warm_connections: None,
             max_connections: None,
@@ -113,7 +119,7 @@ impl Default for ReplayConfig {
             headers: Vec::new(),
             secret: None,
             owner: None,
-            scenario: serde_json::Value::Null,
+            scenario: None,
         }
     }
 }
@@ -131,6 +137,24 @@ pub struct LookAhead {
 impl Default for LookAhead {
     fn default() -> Self {
         LookAhead { requests: 4_096, bytes: 64 << 20 }
+    }
+}
+
+/// How the run directory is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordOptions {
+    /// Whether the recorder waits for the disk each second, so that a power cut loses no more than a killed process.
+    pub power_safe: bool,
+    /// Rows after which a part of a table is closed and the next begun.
+    pub part_rows: u32,
+    /// Encoded bytes after which a part is closed and the next begun.
+    pub part_bytes: u64,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        RecordOptions { power_safe: false, part_rows: 1 << 20, part_bytes: 128 << 20 }
     }
 }
 

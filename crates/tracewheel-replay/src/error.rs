@@ -63,6 +63,9 @@ pub enum ReplayError {
         /// The run directory.
         run_dir: PathBuf,
     },
+    /// A person stopped the replay before its run was made.
+    #[error("stopped before anything was sent; no run was made")]
+    Stopped,
     /// A part of the program failed in a way that is a defect of tracewheel.
     #[error("internal error in the {thread} thread: {problem}")]
     Internal {
@@ -82,6 +85,8 @@ pub enum ErrorClass {
     Target,
     /// The run can't be written, or not fast enough.
     Output,
+    /// A person stopped it before there was a run.
+    Stopped,
     /// The system refused what a sender needs, the run can't be read back, or tracewheel has a defect.
     Internal,
 }
@@ -95,6 +100,7 @@ impl ReplayError {
             | ReplayError::Target { .. }
             | ReplayError::Tls { .. }
             | ReplayError::Plan { .. } => ErrorClass::Usage,
+            ReplayError::Stopped => ErrorClass::Stopped,
             ReplayError::RecorderBehind { .. } => ErrorClass::Output,
             ReplayError::Record { source } if source.is_output_failure() => ErrorClass::Output,
             ReplayError::Record { .. } | ReplayError::Start { .. } | ReplayError::Internal { .. } => {

@@ -159,8 +159,8 @@ impl Known<'_> {
     }
 
     fn scenario(&self) -> ScenarioSection {
-        let scenario = json!({ "scenario": self.config.scenario, "replay": self.config });
-        ScenarioSection { version: Some("1.0".to_owned()), text: serde_json::to_string(&scenario).ok() }
+        let text = self.config.scenario.clone();
+        ScenarioSection { version: text.as_ref().map(|_| "1".to_owned()), text }
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -266,7 +266,8 @@ pub(crate) fn complete(
         let start_ns = start_ns.saturating_add(plan.header().warmup_ns);
         manifest.other.insert("measure_start_ns".to_owned(), json!(start_ns));
     }
-    manifest.outcome = Some(outcome(totals, shared, conducted.stopped));
+    let stop = (conducted.stopped, conducted.stopped_ns);
+    manifest.outcome = Some(outcome(totals, shared, stop));
 }
 
 fn complete_tls(section: &mut TlsSection, seen: &TlsSeen) {
@@ -285,7 +286,11 @@ fn complete_tls(section: &mut TlsSection, seen: &TlsSeen) {
     }
 }
 
-fn outcome(totals: &Totals, shared: &Shared, stopped: StopLevel) -> OutcomeSection {
+fn outcome(
+    totals: &Totals,
+    shared: &Shared,
+    (stopped, stopped_ns): (StopLevel, Option<i64>),
+) -> OutcomeSection {
     let ended_by = match (shared.aborted(), stopped) {
         (Some(Abort::RecorderBehind | Abort::RecorderFailed), _) => EndedBy::Recorder,
         (Some(Abort::TargetFailing), _) => EndedBy::Failures,
@@ -298,7 +303,8 @@ fn outcome(totals: &Totals, shared: &Shared, stopped: StopLevel) -> OutcomeSecti
     let late = quantiles(&totals.lateness);
     OutcomeSection {
         ended_by,
-        ended_ns: totals.last_release_ns,
+        // The window of a stopped run ends at the stop.
+        ended_ns: stopped_ns.or(totals.last_release_ns),
         achieved_per_second: released
             .and_then(|(first, last)| per_second(totals.in_flight.count(), last - first)),
         lateness: percentiles(&totals.lateness, &late),

@@ -195,6 +195,10 @@ impl Prefetch {
         while unsent < UNSENT_ROWS
             && let Some(planned) = requests.next()
         {
+            if self.shared.halt() == Halt::Cut {
+                // Counted at the end, without a row: a large plan takes its time even to be gone through.
+                break;
+            }
             let planned = planned?;
             let record = Box::new(self.planned_record(&planned));
             predicted.take(&record);

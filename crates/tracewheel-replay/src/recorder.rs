@@ -117,10 +117,7 @@ impl Desk {
                 *live.lock().unwrap_or_else(PoisonError::into_inner) = self.totals.live();
             }
             if now >= next_second || ended {
-                let row = self.health.row(&self.shared);
-                self.totals.clock.note(&row);
-                self.writer.health(&row)?;
-                self.writer.flush()?;
+                self.flush(messages)?;
                 next_second = (now / SECOND_NS + 1) * SECOND_NS;
             }
             if ended {
@@ -130,6 +127,21 @@ impl Desk {
                 blocking::sleep(NAP_NS);
             }
         }
+    }
+
+    /// Journals the past second. Its health row is the stamp of the flush: whatever had been handed over by then is on
+    /// record when the row is, because the queue is emptied that far first.
+    fn flush(&mut self, messages: &Receiver<RecorderMessage>) -> Result<(), RecordError> {
+        let at_ns = self.shared.clock.now().0;
+        let waiting = self.shared.gauges.recorder_messages.load(Ordering::Acquire).max(0);
+        for _ in 0..waiting {
+            let Ok(message) = messages.try_recv() else { break };
+            self.take(message)?;
+        }
+        let row = self.health.row(&self.shared, at_ns);
+        self.totals.clock.note(&row);
+        self.writer.health(&row)?;
+        self.writer.flush()
     }
 
     /// Takes what lies in the queue, up to a batch, and whether all senders are gone.

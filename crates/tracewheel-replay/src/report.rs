@@ -48,6 +48,9 @@ pub struct RunReport {
     pub measured_ns: i64,
     /// How far a person's stop went.
     pub stopped: StopLevel,
+    /// When that was, after the measured phase's time zero, in nanoseconds: the end of the window. `None` when nobody
+    /// stopped the run, or before the first request was due.
+    pub stopped_after_ns: Option<i64>,
     /// Why the run gave up on the target, if it did.
     pub gave_up: Option<String>,
     /// The first request that failed, if any did.

@@ -11,7 +11,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use tokio::sync::mpsc;
 use tracewheel_clock::RunClock;
-use tracewheel_record::{Manifest, RecordError, RunWriter};
+use tracewheel_record::{DepartureLog, Manifest, RecordError, RunWriter, WriterOptions};
 use tracewheel_workload::Plan;
 
 use crate::message::RecorderMessage;
@@ -19,7 +19,9 @@ use crate::prefetch::Budget;
 use crate::recorder::{Live, Recorded, Recorder};
 use crate::shared::{Abort, Outbox, Shared};
 use crate::worker::{self, Answer, Command, Setup};
-use crate::{ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopSignal};
+use crate::{
+    RecordOptions, ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopLevel, StopSignal,
+};
 
 use check::Checked;
 pub(crate) use conductor::Conducted;
@@ -44,10 +46,15 @@ pub fn run(
     events: SyncSender<ReplayEvent>,
 ) -> Result<RunReport, ReplayError> {
     let checked = check::check(plan, config)?;
+    if stop.level() > StopLevel::Running {
+        return Err(ReplayError::Stopped);
+    }
     let shared = Shared::new(RunClock::start());
     let manifest = checked.known(plan, config).opening();
-    let writer = RunWriter::create(runs_dir, &config.run_name, &manifest, shared.clock.as_ref())
-        .map_err(|source| ReplayError::Record { source })?;
+    let options = writer_options(&config.record);
+    let writer =
+        RunWriter::create_with(runs_dir, &config.run_name, &manifest, shared.clock.as_ref(), options)
+            .map_err(|source| ReplayError::Record { source })?;
     let manifest = writer.manifest().clone();
     let started = Started {
         run_id: writer.id().to_owned(),
@@ -64,6 +71,15 @@ pub fn run(
     })?;
     let _missed = events.try_send(ReplayEvent::Finished(Box::new(report.clone())));
     Ok(report)
+}
+
+fn writer_options(record: &RecordOptions) -> WriterOptions {
+    WriterOptions {
+        part_rows: (record.part_rows as usize).max(1),
+        part_bytes: usize::try_from(record.part_bytes).unwrap_or(usize::MAX),
+        sync_each_flush: record.power_safe,
+        ..WriterOptions::default()
+    }
 }
 
 /// The threads of a run and what they are made of.
@@ -89,9 +105,10 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         let (sender, messages) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
         let outbox = Outbox::new(sender, Arc::clone(self.shared), self.config.recorder_queue.bytes);
         let live = Arc::new(Mutex::new(Live::default()));
+        let departures = self.departures(&writer)?;
         let recorder = self.spawn_recorder(writer, messages, Arc::clone(&live))?;
         let budget = Budget::new(self.config.look_ahead);
-        let (hands, answers) = self.spawn_workers(&outbox, &budget)?;
+        let (hands, answers) = self.spawn_workers(&outbox, &budget, departures)?;
         let conductor = Conductor {
             scope: self.scope,
             plan: self.plan,
@@ -122,6 +139,9 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             }
         };
         let report = self.close(recorded, manifest, &conducted)?;
+        if let Some(source) = self.shared.departure_failure() {
+            return Err(ReplayError::Record { source });
+        }
         match (dead, conducted.error, self.shared.aborted()) {
             (Some(error), ..) | (None, Some(error), _) => Err(error),
             (None, None, Some(Abort::RecorderBehind)) => {
@@ -129,6 +149,13 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             }
             _ => Ok(report),
         }
+    }
+
+    /// A departure log for each worker.
+    fn departures(&self, writer: &RunWriter) -> Result<Vec<DepartureLog>, ReplayError> {
+        let unflushed = self.config.recorder_queue.messages;
+        let logs = (0..self.checked.workers).map(|number| writer.departures(number, unflushed));
+        logs.collect::<Result<_, _>>().map_err(|source| ReplayError::Record { source })
     }
 
     fn spawn_recorder(
@@ -156,16 +183,17 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         &self,
         outbox: &Outbox,
         budget: &Arc<Budget>,
+        departures: Vec<DepartureLog>,
     ) -> Result<(Vec<Hand<'scope>>, Receiver<Answer>), ReplayError> {
-        let count = self.checked.workers;
-        let (sender, answers) = sync_channel(count as usize * 2);
+        let (sender, answers) = sync_channel(departures.len() * 2);
         let connection_numbers = Arc::new(AtomicU32::new(0));
         let mut hands = Vec::new();
-        for number in 0..count {
+        for (number, departures) in departures.into_iter().enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS);
             let setup = Setup {
                 shared: Arc::clone(self.shared),
                 outbox: outbox.clone(),
+                departures,
                 budget: Arc::clone(budget),
                 target: Arc::clone(&self.checked.target),
                 rules: Arc::clone(&self.checked.rules),

@@ -5,6 +5,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::RunClock;
+use tracewheel_record::RecordError;
 use tracewheel_transport::TlsFacts;
 
 use crate::message::RecorderMessage;
@@ -87,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) gauges: Gauges,
     abort: AtomicU8,
     halt: AtomicU8,
+    /// Why a release could not be noted, so that the run had to end.
+    departure_failure: Mutex<Option<RecordError>>,
     /// The measured phase has begun: the run clock's value of its time zero.
     measure_start_ns: AtomicI64,
     measuring: AtomicBool,
@@ -117,6 +120,7 @@ impl Shared {
             gauges: Gauges::default(),
             abort: AtomicU8::new(0),
             halt: AtomicU8::new(Halt::Running as u8),
+            departure_failure: Mutex::new(None),
             measure_start_ns: AtomicI64::new(0),
             measuring: AtomicBool::new(false),
             round_trips_ns: Mutex::new(Vec::new()),
@@ -128,6 +132,17 @@ impl Shared {
     pub(crate) fn abort(&self, why: Abort) {
         let _ = self.abort.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
         self.raise(Halt::Abort);
+    }
+
+    /// Ends the run because a release could not be noted.
+    pub(crate) fn departure_failed(&self, error: RecordError) {
+        self.departure_failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.abort(Abort::RecorderFailed);
+    }
+
+    /// Why a release could not be noted, if that happened.
+    pub(crate) fn departure_failure(&self) -> Option<RecordError> {
+        self.departure_failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Why the run stopped itself, if it did.

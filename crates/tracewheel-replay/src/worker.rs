@@ -21,6 +21,7 @@ use std::sync::mpsc::SyncSender;
 use http::{HeaderMap, HeaderValue, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, PreciseWaiter, WaiterOptions};
+use tracewheel_record::DepartureLog;
 use tracewheel_transport::{ConnectErrorKind, ExchangeLimits, TlsClient};
 use tracewheel_wheel::Wheel;
 
@@ -114,6 +115,7 @@ pub(crate) struct ConnectFailure {
 pub(crate) struct Setup {
     pub(crate) shared: Arc<Shared>,
     pub(crate) outbox: Outbox,
+    pub(crate) departures: DepartureLog,
     pub(crate) budget: Arc<Budget>,
     pub(crate) target: Arc<Target>,
     pub(crate) rules: Arc<Rules>,
@@ -134,6 +136,7 @@ enum Chore {
 struct Worker {
     shared: Arc<Shared>,
     outbox: Outbox,
+    departures: DepartureLog,
     budget: Arc<Budget>,
     target: Arc<Target>,
     rules: Arc<Rules>,
@@ -197,7 +200,8 @@ pub(crate) fn run(setup: Setup) {
 }
 
 async fn serve(setup: Setup) -> io::Result<()> {
-    let Setup { shared, outbox, budget, target, rules, connection_numbers, commands, answers } = setup;
+    let Setup { shared, outbox, departures, budget, target, rules, connection_numbers, commands, answers } =
+        setup;
     let clock = Arc::clone(&shared.clock);
     let now = clock.now().0;
     let worker = Worker {
@@ -211,6 +215,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         slots: Slots::new(clock, Arc::clone(&target), rules.limits, connection_numbers),
         shared,
         outbox,
+        departures,
         budget,
         target,
         rules,

@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Replay(Box<ReplayArgs>),
     /// Compare a run with what production recorded, or with another run.
     Compare(CompareArgs),
+    /// Close a run whose process was killed, and say what is missing from it.
+    Recover(RecoverArgs),
     /// Show the whole way in a minute: a production, its log, a naive bench, a replay, the verdict.
     Demo(DemoArgs),
     /// Print the completion script of a shell.
@@ -258,6 +260,9 @@ pub(crate) struct ReplayArgs {
     /// Give up on a request after this long. Default 600s.
     #[arg(long, value_name = "DURATION", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) timeout: Option<i64>,
+    /// After the first Ctrl-C or SIGTERM, wait this long for requests in flight. Default 20s.
+    #[arg(long, value_name = "DURATION", value_parser = parse_ns, allow_hyphen_values = true)]
+    pub(crate) drain: Option<i64>,
     /// What to do with rows that have no token counts. Default `refuse`.
     #[arg(long, value_name = "RULE")]
     pub(crate) unknown_tokens: Option<String>,
@@ -276,7 +281,31 @@ pub(crate) struct ReplayArgs {
     /// Folder for runs. Default `runs`.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// Wait for the disk each second, so that even a power cut loses no more than the last second.
+    #[arg(long)]
+    pub(crate) power_safe: bool,
+    /// Rows of a part; the scenario says it.
+    #[arg(skip)]
+    pub(crate) part_rows: Option<u32>,
+    /// Bytes of a part; the scenario says it.
+    #[arg(skip)]
+    pub(crate) part_bytes: Option<u64>,
     /// Print the run's summary as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tracewheel recover`
+#[derive(Args, Debug)]
+pub(crate) struct RecoverArgs {
+    /// The folder of the run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// The run's timeline, to fill in what the interrupted requests belong to (model, session, tags). Found by itself
+    /// where it still lies where the replay read it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

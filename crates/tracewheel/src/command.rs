@@ -7,4 +7,5 @@ pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod mock;
+pub(crate) mod recover;
 pub(crate) mod replay;

@@ -39,7 +39,8 @@ fn main() -> ExitCode {
             return ExitCode::from(failure.exit as u8);
         }
     };
-    if let Err(failure) = logs::start(&cli.logs, output.screen(), output.colored()) {
+    let started = logs::start(&cli.logs, output.screen(), output.colored());
+    if let Err(failure) = started.and_then(|()| signals::survive_file_size_limit()) {
         return report(&output, &failure);
     }
     let outcome = match cli.command {
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Mock(args) => command::mock::run(&args, &output),
         Command::Replay(args) => command::replay::run(*args, &output),
         Command::Compare(args) => command::compare::run(&args, &output),
+        Command::Recover(args) => command::recover::run(&args, &output),
         Command::Demo(args) => command::demo::run(&args, &output),
         Command::Completions(args) => command::completions::run(&args, &output),
         Command::Man(args) => command::man::run(&args, &output),

@@ -16,6 +16,7 @@ use crate::time::parse_ns;
 const PLAIN_EVERY_NS: i64 = 10_000_000_000;
 
 /// Where a command writes.
+#[derive(Clone)]
 pub(crate) struct Output {
     choice: ColorChoice,
     screen: Screen,

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use tracewheel_record::redact;
+use tracewheel_replay::ReplayConfig;
 
 use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
@@ -11,11 +14,14 @@ use crate::time::parse_ns;
 /// The file that is taken when `--scenario` is not given.
 pub(crate) const DEFAULT_NAME: &str = "tracewheel.toml";
 
+/// Where runs go when neither flag nor file says.
+pub(crate) const DEFAULT_RUNS: &str = "runs";
+
 /// The only version there is.
 const VERSION: u32 = 1;
 
 /// A scenario file; unknown keys are refused.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Scenario {
     version: u32,
@@ -29,9 +35,11 @@ struct Scenario {
     window: Window,
     #[serde(default)]
     replay: Replay,
+    #[serde(default)]
+    record: Record,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Target {
     url: Option<String>,
@@ -43,12 +51,12 @@ struct Target {
     tls_name: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Window {
-    #[serde(default, deserialize_with = "duration_ns")]
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
     from: Option<i64>,
-    #[serde(default, deserialize_with = "duration_ns")]
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
     to: Option<i64>,
     limit: Option<u64>,
     #[serde(default, deserialize_with = "number_or_text")]
@@ -61,7 +69,15 @@ struct Window {
     leave_out: Vec<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    power_safe: Option<bool>,
+    part_rows: Option<u32>,
+    part_bytes: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Replay {
     #[serde(default, deserialize_with = "number_or_text")]
@@ -69,8 +85,10 @@ struct Replay {
     retry: Option<String>,
     cache: Option<String>,
     closed_loop: Option<u32>,
-    #[serde(default, deserialize_with = "duration_ns")]
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
     timeout: Option<i64>,
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
+    drain: Option<i64>,
     unknown_tokens: Option<String>,
     lengths: Option<String>,
     connections: Option<u32>,
@@ -80,6 +98,14 @@ struct Replay {
 fn duration_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| parse_ns(&text).map_err(serde::de::Error::custom)).transpose()
+}
+
+/// In the largest unit that says it exactly.
+fn duration_text<S: Serializer>(ns: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let Some(ns) = ns else { return serializer.serialize_none() };
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+    let (size, unit) = units.into_iter().find(|(size, _)| ns % size == 0).unwrap_or((1, "ns"));
+    serializer.collect_str(&format_args!("{}{unit}", ns / size))
 }
 
 /// A TOML number or text, as text: `speed = 2` and `speed = "1/3"` are both what people write.
@@ -94,12 +120,12 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     }))
 }
 
-/// The flags completed from the scenario file, if there is one, and the file's text for the manifest.
+/// The flags completed from the scenario file, if there is one, and whether there is.
 ///
 /// # Errors
 /// Usage, when the file cannot be read or holds anything that is not known.
-pub(crate) fn complete(args: ReplayArgs) -> Result<(ReplayArgs, Option<String>), Failure> {
-    let Some(path) = chosen(args.scenario.as_deref()) else { return Ok((args, None)) };
+pub(crate) fn complete(args: ReplayArgs) -> Result<(ReplayArgs, bool), Failure> {
+    let Some(path) = chosen(args.scenario.as_deref()) else { return Ok((args, false)) };
     let text = std::fs::read_to_string(&path)
         .or_exit_with(Exit::Usage, || format!("cannot read the scenario {}", path.display()))?;
     let scenario: Scenario =
@@ -111,7 +137,7 @@ pub(crate) fn complete(args: ReplayArgs) -> Result<(ReplayArgs, Option<String>),
             scenario.version
         )));
     }
-    Ok((overlay(args, scenario, path.parent().unwrap_or(Path::new(""))), Some(text)))
+    Ok((overlay(args, scenario, path.parent().unwrap_or(Path::new(""))), true))
 }
 
 fn chosen(named: Option<&Path>) -> Option<PathBuf> {
@@ -148,14 +174,64 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         cache: args.cache.or(file.replay.cache),
         closed_loop: args.closed_loop.or(file.replay.closed_loop),
         timeout: args.timeout.or(file.replay.timeout),
+        drain: args.drain.or(file.replay.drain),
         unknown_tokens: args.unknown_tokens.or(file.replay.unknown_tokens),
         lengths: args.lengths.or(file.replay.lengths),
         connections: args.connections.or(file.replay.connections),
         workers: args.workers.or(file.replay.workers),
         owner: args.owner.or(file.owner),
         output: args.output.or(file.runs.map(beside)),
+        power_safe: args.power_safe || file.record.power_safe.unwrap_or(false),
+        part_rows: args.part_rows.or(file.record.part_rows),
+        part_bytes: args.part_bytes.or(file.record.part_bytes),
         json: args.json,
     }
+}
+
+/// What flags and file came to, with every default filled in, as a scenario file that `--scenario` takes: anywhere, so
+/// its paths are absolute.
+pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<String> {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let text =
+        |given: &Option<String>, default: &str| Some(given.clone().unwrap_or_else(|| default.to_owned()));
+    let scenario = Scenario {
+        version: VERSION,
+        owner: args.owner.clone(),
+        timeline: args.timeline.as_deref().map(absolute),
+        runs: Some(absolute(args.output.as_deref().unwrap_or(Path::new(DEFAULT_RUNS)))),
+        seed: Some(args.seed.unwrap_or(0)),
+        target: Target {
+            url: Some(redact::redact_url(&config.target)),
+            protocol: Some(config.provider.clone()),
+            model: args.model.clone(),
+            api_key_env: args.api_key_env.clone(),
+            api_key_file: args.api_key_file.as_deref().map(absolute),
+        },
+        window: Window { from: args.from, to: args.to, limit: args.limit },
+        replay: Replay {
+            speed: text(&args.speed, "1"),
+            retry: text(&args.retry, "none"),
+            cache: text(&args.cache, "natural"),
+            closed_loop: args.closed_loop,
+            timeout: Some(config.request_timeout_ns),
+            drain: Some(config.stop_drain_ns),
+            unknown_tokens: text(&args.unknown_tokens, "refuse"),
+            lengths: text(&args.lengths, "exact"),
+            connections: args.connections,
+            workers: args.workers,
+        },
+        record: Record {
+            power_safe: Some(config.record.power_safe),
+            part_rows: Some(config.record.part_rows),
+            part_bytes: Some(config.record.part_bytes),
+        },
+    };
+    toml::to_string(&scenario).ok()
+}
+
+/// The timeline that a resolved scenario names.
+pub(crate) fn timeline_of(resolved: &str) -> Option<PathBuf> {
+    toml::from_str::<Scenario>(resolved).ok()?.timeline
 }
 
 #[cfg(test)]
@@ -220,5 +296,26 @@ mod tests {
     fn another_version_is_refused_with_both_named() {
         let error = completed("version = 9\n", ReplayArgs::default()).unwrap_err();
         assert!(error.contains('9') && error.contains("version 1"), "{error}");
+    }
+
+    #[test]
+    fn the_resolved_scenario_read_back_resolves_to_itself() {
+        let text = include_str!("../../../examples/tracewheel.toml").replace("\n# ", "\n");
+        let text = text.replace("Every key", "# Every key").replace("api_key_file", "# api_key_file");
+        let args = completed(&text, ReplayArgs::default()).unwrap();
+        let config = ReplayConfig {
+            target: "http://127.0.0.1:8000".to_owned(),
+            request_timeout_ns: 1_500_000_000,
+            ..ReplayConfig::default()
+        };
+        let first = resolved(&args, &config).unwrap();
+        for line in
+            ["retry = \"openai-sdk\"", "timeout = \"1500ms\"", "drain = \"20s\"", "power_safe = false"]
+        {
+            assert!(first.contains(line), "{first}");
+        }
+        let again = completed(&first, ReplayArgs::default()).unwrap();
+        assert_eq!(resolved(&again, &config).unwrap(), first);
+        assert_eq!(timeline_of(&first), args.timeline.map(|path| std::path::absolute(path).unwrap()));
     }
 }

@@ -1,24 +1,47 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM and SIGHUP; and the signal of a file size limit.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
-use tracewheel_replay::StopSignal;
+use signal_hook::low_level::emulate_default_handler;
+use tracewheel_replay::{StopLevel, StopSignal};
 
 use crate::exit::{Exit, Failure, Or};
 
-/// Lets the first signal drain a replay and the second cut it.
+/// Lets the first signal drain a replay, the second cut it, and the third end the process as if there were no handler.
+/// `tell` is given the level reached by the first two.
 ///
 /// # Errors
 /// Internal, when the handlers cannot be installed.
-pub(crate) fn stop_on_signals(stop: &StopSignal) -> Result<(), Failure> {
+pub(crate) fn stop_on_signals(
+    stop: &StopSignal,
+    tell: impl Fn(StopLevel) + Send + 'static,
+) -> Result<(), Failure> {
     let mut signals = signals()?;
     let stop = stop.clone();
     std::thread::spawn(move || {
-        for _ in signals.forever() {
-            stop.escalate();
+        for signal in signals.forever() {
+            if stop.level() == StopLevel::Cut {
+                // The run's journal survives that; `recover` closes it.
+                let _ = emulate_default_handler(signal);
+            }
+            tell(stop.escalate());
         }
     });
     Ok(())
+}
+
+/// Has a file that would grow beyond the process's limit refused with an error, which is told with its path, instead of
+/// the process killed.
+///
+/// # Errors
+/// Internal, when the handler cannot be installed.
+pub(crate) fn survive_file_size_limit() -> Result<(), Failure> {
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))
+        .map(drop)
+        .or_exit_with(Exit::Internal, || "cannot install signal handlers".to_owned())
 }
 
 /// A stop that was asked for, or will be.
@@ -40,6 +63,31 @@ pub(crate) fn stopped() -> Result<Stopped, Failure> {
 }
 
 fn signals() -> Result<Signals, Failure> {
-    Signals::new([SIGINT, SIGTERM])
-        .or_exit_with(Exit::Internal, || "cannot install signal handlers".to_owned())
+    // Under `nohup` the loss of the terminal is to be survived.
+    let wanted: &[i32] = if ignored(SIGHUP) { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] };
+    Signals::new(wanted).or_exit_with(Exit::Internal, || "cannot install signal handlers".to_owned())
+}
+
+/// Whether whoever started this process had it ignore a signal; no where the system does not say.
+fn ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_ignored(&status, signal)
+}
+
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(is_ignored(status, SIGHUP) && is_ignored(status, 13));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored("", SIGHUP));
+    }
 }

@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "a test may fail at once, and its servers may sleep"
 )]
 
@@ -12,10 +13,16 @@ mod commands;
 mod demo;
 #[path = "whole/failures.rs"]
 mod failures;
+#[path = "whole/full_disk.rs"]
+mod full_disk;
 #[path = "whole/harness.rs"]
 mod harness;
 #[path = "whole/imports.rs"]
 mod imports;
+#[path = "whole/interruption.rs"]
+mod interruption;
+#[path = "whole/kill.rs"]
+mod kill;
 #[path = "whole/memory.rs"]
 mod memory;
 #[path = "whole/misuse.rs"]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct OutcomeSection {
     /// What ended it.
     pub ended_by: EndedBy,
-    /// When sending ended on the run clock.
+    /// When sending ended on the run clock: with the last release, or when a person stopped it.
     pub ended_ns: Option<i64>,
     /// Planned requests by status; set by the writer.
     pub counts: Counts,
@@ -20,6 +20,8 @@ pub struct OutcomeSection {
     pub reasons: BTreeMap<String, u64>,
     /// Attempts recorded; set by the writer.
     pub attempts: u64,
+    /// Finished parts of each table; set by the writer.
+    pub parts: BTreeMap<String, u64>,
     /// Requests per second that left, over the span from the first to the last.
     pub achieved_per_second: Option<f64>,
     /// First byte written − due, over first attempts of the phase `measure`.

@@ -71,7 +71,7 @@ pub struct PromptsSection {
 pub struct ScenarioSection {
     /// Its version, `major.minor`.
     pub version: Option<String>,
-    /// Its full text with every default filled in.
+    /// The scenario file (TOML) that flags and file came to, with every default filled in.
     pub text: Option<String>,
 }
 

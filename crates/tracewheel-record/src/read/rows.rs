@@ -53,6 +53,11 @@ pub(crate) fn of_columns<T: Table>(run: &Path, wanted: fn(&str) -> bool) -> Resu
     Ok(Rows { inner: Box::new(streamed) })
 }
 
+/// The rows of `first`, then those of `second`.
+pub(crate) fn chained<T: Send + 'static>(first: Rows<T>, second: Vec<T>) -> Rows<T> {
+    Rows { inner: Box::new(first.inner.chain(second.into_iter().map(Ok))) }
+}
+
 struct Streamed<T: Table> {
     run: PathBuf,
     wanted: fn(&str) -> bool,
@@ -124,7 +129,7 @@ impl Batches {
         if place == Place::Journal {
             let path = slot.segment(run, T::NAME);
             match SegmentReader::open::<T>(&path) {
-                Ok(reader) => return Ok(Self { path, source: Source::Journal(reader?) }),
+                Ok(reader) => return Ok(Self { path, source: Source::Journal(reader) }),
                 // Rolled into a part since the run was looked at.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(RecordError::io("open", &path, source)),

@@ -91,7 +91,10 @@ fn a_full_disk_is_named_with_its_path_and_everything_flushed_before_stays() {
     let entries = orderly(60);
     let options = || WriterOptions { part_rows: 25, ..WriterOptions::default() };
     let (mut full, mut fitted) = (0, 0);
-    for bytes in (0..400_000).step_by(6007) {
+    for bytes in (0..).step_by(14_007) {
+        if fitted == 3 {
+            break;
+        }
         let dir = tempfile::tempdir().unwrap();
         let disk = Small::new(bytes, i64::MAX);
         let mut writer = match writer_on(disk, dir.path(), manifest_for(&entries), options()) {
@@ -162,7 +165,7 @@ fn a_segment_that_outlives_its_part_is_not_read_twice() {
         let read = Content::read(&run).unwrap();
         assert!(read.is_prefix_of(&Content::of(&entries)));
         assert!(Content::of(&entries[..flushed]).is_prefix_of(&read));
-        let summary = Run::recover(run.dir(), 1, &mut |_| None).unwrap();
+        let summary = Run::recover(run.dir(), 1, &mut |_| None).unwrap().summary;
         assert_eq!(summary.counts.total(), 40);
     }
 }

@@ -101,6 +101,7 @@ pub(super) fn manifest() -> Manifest {
             extra: Counts::default(),
             reasons: Default::default(),
             attempts: 0,
+            parts: Default::default(),
             achieved_per_second: Some(1.0),
             lateness: Some(percentiles()),
             gate_drift: Some(percentiles()),

@@ -39,7 +39,11 @@ fn a_killed_run_reads_what_was_flushed_and_closes_with_its_interrupted_requests(
     assert_eq!(run.requests().unwrap().count(), 10);
     let strata =
         |row| Strata { operation: Some(Operation::Chat), turn: Some(row as u32), ..Strata::default() };
-    let summary = Run::recover(run.dir(), 77, &mut |row| Some(strata(row))).unwrap();
+    let recovery = Run::recover(run.dir(), 77, &mut |row| Some(strata(row))).unwrap();
+    let missing: Vec<_> = recovery.missing.iter().map(|m| (m.row, m.copy, m.attempt)).collect();
+    assert_eq!((missing, recovery.last_row), (vec![(10, 0, 1), (11, 0, 2)], Some(11)));
+    assert!(recovery.damage.is_empty());
+    let summary = recovery.summary;
     assert_eq!((summary.counts.ok, summary.counts.interrupted, summary.counts.unsent), (10, 2, 8));
     assert_eq!(summary.counts.unsent_without_row, 8);
 
@@ -107,7 +111,7 @@ fn a_run_that_does_not_add_up_is_not_closed() {
     let run = Run::open(&run_dir).unwrap();
     assert!(!run.is_closed());
     assert_eq!(Content::read(&run).unwrap(), Content::of(&entries));
-    assert_eq!(Run::recover(&run_dir, 1, &mut |_| None).unwrap().counts.unsent, 1);
+    assert_eq!(Run::recover(&run_dir, 1, &mut |_| None).unwrap().summary.counts.unsent, 1);
 }
 
 #[test]
@@ -173,4 +177,54 @@ fn a_released_request_cannot_be_passed_off_as_unsent() {
     let error = writer.finish(&manifest, &clock()).unwrap_err();
     assert!(matches!(error, RecordError::Unended { released: 1, .. }), "{error}");
     assert!(!Run::open(&run_dir).unwrap().is_closed());
+}
+
+#[test]
+fn a_release_that_was_not_flushed_is_known_from_the_departure_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = manifest_for(&[]);
+    manifest.plan.requests = 5;
+    let writer = writer_on(Arc::new(FileSystem), dir.path(), manifest, WriterOptions::default()).unwrap();
+    let mut departures = writer.departures(0, 100).unwrap();
+    for row in [3, 1] {
+        departures.note(&release(row, 1)).unwrap();
+    }
+    let run_dir = writer.dir().to_owned();
+    writer.die();
+    let recovery = Run::recover(&run_dir, 1, &mut |_| None).unwrap();
+    let counts = recovery.summary.counts;
+    assert_eq!((counts.interrupted, counts.unsent), (2, 3));
+    assert_eq!(recovery.missing.iter().map(|missing| missing.row).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!((recovery.last_row, recovery.flushed_ns), (Some(3), None));
+}
+
+#[test]
+fn leftovers_of_the_journal_of_a_closed_run_are_swept_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let summary =
+        writer(dir.path(), &[], WriterOptions::default()).finish(&manifest_for(&[]), &clock()).unwrap();
+    fs::create_dir(summary.dir.join("journal")).unwrap();
+    fs::write(summary.dir.join("journal/0.lock"), "1\n").unwrap();
+    assert!(matches!(Run::recover(&summary.dir, 1, &mut |_| None), Err(RecordError::AlreadyClosed { .. })));
+    assert!(!summary.dir.join("journal").exists());
+}
+
+#[test]
+fn a_run_that_lost_a_folder_or_a_part_is_not_opened_as_if_it_were_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = orderly(40);
+    let options = WriterOptions { part_rows: 10, ..WriterOptions::default() };
+    let mut writer = writer(dir.path(), &entries, options);
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    let run_dir = writer.finish(&manifest_for(&entries), &clock()).unwrap().dir;
+    fs::rename(run_dir.join("attempts/part-0-1.parquet"), dir.path().join("kept")).unwrap();
+    let error = Run::open(&run_dir).unwrap_err();
+    assert!(
+        matches!(&error, RecordError::PartsMissing { .. }) && error.to_string().contains("attempts"),
+        "{error}"
+    );
+    fs::rename(dir.path().join("kept"), run_dir.join("attempts/part-0-1.parquet")).unwrap();
+    assert!(Run::open(&run_dir).is_ok());
+    fs::remove_dir_all(run_dir.join("health")).unwrap();
+    assert!(Run::open(&run_dir).unwrap_err().to_string().contains("health"));
 }

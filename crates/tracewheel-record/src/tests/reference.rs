@@ -87,7 +87,9 @@ fn paths(prefix: &str, value: &serde_json::Value, out: &mut Vec<String>) {
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         match value {
             // A map of free names, and JSON of others' making, are one field.
-            serde_json::Value::Object(_) if !["reasons", "retry_resolved"].contains(&name.as_str()) => {
+            serde_json::Value::Object(_)
+                if !["reasons", "parts", "retry_resolved"].contains(&name.as_str()) =>
+            {
                 paths(&path, value, out);
             }
             serde_json::Value::Array(values) if values.first().is_some_and(serde_json::Value::is_object) => {

@@ -79,6 +79,11 @@ impl ReleaseWriter {
         Ok(())
     }
 
+    /// Number of the writer.
+    pub(crate) fn shard(&self) -> u32 {
+        self.slot.shard
+    }
+
     /// Released requests that have not ended.
     pub(crate) fn out(&self) -> usize {
         self.out.len()

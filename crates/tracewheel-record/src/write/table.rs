@@ -18,7 +18,7 @@ use crate::metadata;
 use crate::part::PartWriter;
 
 /// Rows that wait in builders at most.
-const BATCH_ROWS: usize = 8192;
+pub(super) const BATCH_ROWS: usize = 8192;
 /// Bytes that wait in builders at most, roughly.
 const BATCH_BYTES: usize = 4 << 20;
 

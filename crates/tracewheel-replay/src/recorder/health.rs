@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use tracewheel_clock::Clock;
 use tracewheel_record::HealthRecord;
 
 use crate::config::SECOND_NS;
@@ -56,18 +55,17 @@ impl HealthSampler {
         }
     }
 
-    /// The row of the time since the last one. Samples the clock's offset, once a second.
-    pub(super) fn row(&mut self, shared: &Shared) -> HealthRecord {
+    /// The row of the time from the last one to `at_ns`. Samples the clock's offset, once a second.
+    pub(super) fn row(&mut self, shared: &Shared, at_ns: i64) -> HealthRecord {
         let offset = shared.clock.sample_offset();
-        let now = shared.clock.now().0;
         let usage = Usage::read();
         let spent = usage.since(&self.usage);
         let gauges = &shared.gauges;
         let opened = gauges.connections_opened.load(Ordering::Relaxed);
         let gauge = |value: i64| u32::try_from(value.max(0)).ok();
         let row = HealthRecord {
-            second: u32::try_from(now / SECOND_NS).unwrap_or(u32::MAX),
-            at_ns: now,
+            second: u32::try_from(at_ns / SECOND_NS).unwrap_or(u32::MAX),
+            at_ns,
             released: Some(self.released),
             completed: Some(self.completed),
             lateness_p50_ns: self.lateness.quantile(0.5),

@@ -60,6 +60,8 @@ pub(super) struct Progress {
     next_tick_ns: i64,
     told: Option<Halt>,
     drain_since_ns: Option<i64>,
+    /// When a person's stop was first seen.
+    stopped_ns: Option<i64>,
     recorder_peak: u64,
     predicted: Predicted,
     error: Option<ReplayError>,
@@ -69,6 +71,8 @@ pub(super) struct Progress {
 pub(crate) struct Conducted {
     pub(crate) error: Option<ReplayError>,
     pub(crate) stopped: StopLevel,
+    /// When the stop was seen, on the run clock.
+    pub(crate) stopped_ns: Option<i64>,
     pub(crate) gave_up: Option<String>,
     pub(crate) opened_ahead: u32,
     pub(crate) recorder_peak: u64,
@@ -99,6 +103,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         Conducted {
             error: self.progress.error,
             stopped: self.stop.level(),
+            stopped_ns: self.progress.stopped_ns,
             gave_up,
             opened_ahead,
             recorder_peak: self.progress.recorder_peak,
@@ -256,6 +261,9 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             StopLevel::Cut => self.shared.raise(Halt::Cut),
         }
         let now = self.shared.clock.now().0;
+        if self.stop.level() > StopLevel::Running {
+            self.progress.stopped_ns.get_or_insert(now);
+        }
         if self.progress.phase == "warmup" && now >= self.measured_from().unwrap_or(i64::MAX) {
             self.progress.phase = "measure";
         }
@@ -287,7 +295,9 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         if matches!(self.progress.phase, "measure" | "warmup") {
             self.progress.phase = "drain";
         }
-        if self.config.drain_timeout_ns.is_some_and(|limit| now - since >= limit) {
+        let over = |limit: Option<i64>, since: i64| limit.is_some_and(|limit| now - since >= limit);
+        let stopped = self.progress.stopped_ns.is_some_and(|at| over(Some(self.config.stop_drain_ns), at));
+        if over(self.config.drain_timeout_ns, since) || stopped {
             self.shared.raise(Halt::DrainLimit);
         }
     }
@@ -368,6 +378,11 @@ pub(super) fn report(
         achieved_per_s: per_second(totals.in_flight.count(), span_ns),
         measured_ns: started_ns.zip(totals.last_end_ns).map_or(0, |(start, end)| (end - start).max(0)),
         stopped: conducted.stopped,
+        stopped_after_ns: conducted
+            .stopped_ns
+            .zip(started_ns)
+            .map(|(stopped, start)| stopped - start)
+            .filter(|after| *after >= 0),
         gave_up: conducted.gave_up.clone(),
         first_failure: totals.first_failure.clone(),
         warnings: Vec::new(),
@@ -390,6 +405,13 @@ pub(super) fn report(
 
 fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
     let mut warnings = Vec::new();
+    if report.stopped != StopLevel::Running {
+        let when = match report.stopped_after_ns {
+            Some(after) => format!("{:.1} s after its beginning", after as f64 / 1e9),
+            None => "before its first request".to_owned(),
+        };
+        warnings.push(format!("the run was stopped {when}: its window ends there"));
+    }
     if let Some(p99) = report.lateness.p99_ns.filter(|p99| *p99 > SECOND_NS / 200) {
         warnings.push(format!(
             "the generator was late: p99 of lateness is {:.1} ms; give it more CPU or a lower speed",

@@ -1,7 +1,7 @@
 //! Requests on their way: from the look-ahead to their last attempt's end.
 
 use bytes::Bytes;
-use tracewheel_record::RequestRecord;
+use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
 use tracewheel_wheel::Key;
 
@@ -80,6 +80,22 @@ impl Flight {
             moves: 0,
             starved: false,
             alarms: Alarms::default(),
+        }
+    }
+
+    /// The release of the present attempt.
+    pub(super) fn release(&self, released_ns: i64) -> ReleaseRecord {
+        let record = &self.record;
+        ReleaseRecord {
+            row: record.row,
+            copy: record.copy,
+            attempt: self.attempt,
+            phase: record.phase,
+            planned_ns: record.planned_ns,
+            due_ns: self.due_ns,
+            gated: record.gated,
+            trace_unix_ns: record.trace_unix_ns,
+            released_ns,
         }
     }
 

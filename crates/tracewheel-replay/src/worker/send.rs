@@ -55,7 +55,7 @@ impl Worker {
             // Called by the end of a request that this very loop released: it goes on by itself.
             return;
         }
-        while self.under_way < at_once && self.halt == Halt::Running {
+        while self.under_way < at_once && self.shared.halt() == Halt::Running {
             let Some(number) = self.line.pop_front() else { break };
             self.arm(number);
             let now = self.shared.clock.now().0;
@@ -106,6 +106,11 @@ impl Worker {
     /// The wheel fired: the request leaves, or as soon as its connection stands.
     pub(super) fn release(&mut self, number: u32) {
         let now = self.shared.clock.now().0;
+        let release = self.flights.get(number).release(now);
+        if let Err(error) = self.departures.note(&release) {
+            // What cannot be noted does not leave: the flight is dropped when the worker sees the halt.
+            return self.shared.departure_failed(error);
+        }
         let flight = self.flights.get(number);
         flight.released_ns = Some(now);
         match flight.stage {
@@ -119,7 +124,7 @@ impl Worker {
             Stage::Connecting(_) | Stage::Starving | Stage::Armed(_) | Stage::Running(_) => {}
         }
         let sent = self.open_valve(number);
-        self.note_release(number, now);
+        self.note_release(number, release);
         if let Some((slot, event)) = sent {
             self.handle(slot, event);
         }
@@ -136,7 +141,7 @@ impl Worker {
         Some((slot, self.slots.release(slot)))
     }
 
-    fn note_release(&mut self, number: u32, now: i64) {
+    fn note_release(&mut self, number: u32, release: ReleaseRecord) {
         let flight = self.flights.get(number);
         let gauges = &self.shared.gauges;
         if !flight.begun {
@@ -152,20 +157,9 @@ impl Worker {
                 flight.alarms.cancel = Some(self.chores.insert(at, Chore::Cancel(number)));
             }
         }
-        let give_up = now.saturating_add(self.rules.request_timeout_ns);
+        let give_up = release.released_ns.saturating_add(self.rules.request_timeout_ns);
         flight.alarms.timeout = Some(self.chores.insert(give_up, Chore::Timeout(number)));
-        let record = &flight.record;
-        self.outbox.post(RecorderMessage::Released(ReleaseRecord {
-            row: record.row,
-            copy: record.copy,
-            attempt: flight.attempt,
-            phase: record.phase,
-            planned_ns: record.planned_ns,
-            due_ns: record.due_ns,
-            gated: record.gated,
-            trace_unix_ns: record.trace_unix_ns,
-            released_ns: now,
-        }));
+        self.outbox.post(RecorderMessage::Released(release));
     }
 
     /// Acts on what a connection brought about.

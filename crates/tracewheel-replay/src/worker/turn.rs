@@ -56,7 +56,8 @@ impl Worker {
                 self.connect(None);
             }
         }
-        self.drive(|worker| worker.connecting == 0).await?;
+        // After a stop there is nothing to connect for.
+        self.drive(|worker| worker.connecting == 0 || worker.halt > Halt::Running).await?;
         let open = u32::try_from(self.slots.open() - before.min(self.slots.open())).unwrap_or(u32::MAX);
         Ok(Answer::Warmed { open, failure: self.connect_failure.take() })
     }

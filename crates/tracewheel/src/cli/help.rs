@@ -69,12 +69,14 @@ const REPLAY: Groups = &[
             "lengths",
         ],
     ),
-    ("How it is sent", &["cache", "retry", "timeout", "closed_loop", "connections", "workers"]),
-    ("Result", &["output", "owner", "json"]),
+    ("How it is sent", &["cache", "retry", "timeout", "drain", "closed_loop", "connections", "workers"]),
+    ("Result", &["output", "owner", "power_safe", "json"]),
 ];
 
 const COMPARE: Groups =
     &[("Comparison", &["baseline", "tolerance", "require_verdict"]), ("Result", &["json"])];
+
+const RECOVER: Groups = &[("Result", &["timeline", "json"])];
 
 const DEMO: Groups = &[("Result", &["out", "json"])];
 
@@ -87,6 +89,7 @@ const GROUPS: &[(&str, Groups)] = &[
     ("mock", MOCK),
     ("replay", REPLAY),
     ("compare", COMPARE),
+    ("recover", RECOVER),
     ("demo", DEMO),
     ("man", MAN),
 ];
@@ -151,6 +154,15 @@ Examples:
 
 Definitions and verdicts: docs/reference/metrics.md
 Exit codes: docs/reference/exit-codes.md",
+    ),
+    (
+        "recover",
+        "\
+Examples:
+  tracewheel recover runs/ID
+  tracewheel recover runs/ID --timeline yesterday.parquet --json
+
+What survives what: docs/reference/run.md",
     ),
     (
         "demo",

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use tracewheel_analysis::comparison::{Comparison, Verdict};
 use tracewheel_analysis::{Baseline, CompareOptions};
-use tracewheel_record::Run;
 use tracewheel_timeline::Timeline;
 
 use crate::cli::CompareArgs;
+use crate::command::recover;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
@@ -29,9 +29,9 @@ pub(crate) fn run(args: &CompareArgs, output: &Output) -> Result<Exit, Failure> 
 
 /// Compares a run with a timeline or with another run, whichever `baseline` is.
 pub(crate) fn compare(run: &Path, baseline: &Path, options: &CompareOptions) -> Result<Comparison, Failure> {
-    let replay = Run::open(run).or_exit(Exit::Usage)?;
+    let replay = recover::open_closed(run)?;
     let comparison = if baseline.is_dir() {
-        let other = Run::open(baseline).or_exit(Exit::Usage)?;
+        let other = recover::open_closed(baseline)?;
         tracewheel_analysis::compare(&replay, Baseline::Run(&other), options)
     } else {
         let timeline = Timeline::open(baseline).or_exit(Exit::Usage)?;

@@ -91,7 +91,7 @@ impl<'a> Stage<'a> {
         let endpoint: MockConfig =
             toml::from_str(ENDPOINT).or_exit_with(Exit::Internal, || "the demo's endpoint".to_owned())?;
         let stop = StopSignal::new();
-        signals::stop_on_signals(&stop)?;
+        signals::stop_on_signals(&stop, |_| {})?;
         let stage = Self { folder, endpoint, stop, output };
         stage.write("azure2023_conv_20s.csv", TRACE)?;
         stage.write("endpoint.toml", ENDPOINT)?;
@@ -208,7 +208,7 @@ impl<'a> Stage<'a> {
     }
 
     fn replay_as(&self, args: &ReplayArgs) -> Result<RunReport, Failure> {
-        let report = replay::replay(args, None, &self.stop, self.output)?;
+        let report = replay::replay(args, &self.stop, self.output)?;
         if report.stopped != StopLevel::Running {
             return Err(Failure::new(Exit::Interrupted, anyhow::anyhow!("the demo was interrupted")));
         }

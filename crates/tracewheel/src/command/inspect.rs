@@ -3,13 +3,14 @@
 use tracewheel_timeline::{Timeline, TimelineStats};
 
 use crate::cli::InspectArgs;
-use crate::command::replay;
+use crate::command::{recover, replay};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
 /// Prints what a timeline or a run holds.
 pub(crate) fn run(args: &InspectArgs, output: &Output) -> Result<Exit, Failure> {
     if args.input.is_dir() {
+        recover::open_closed(&args.input)?;
         let summary = replay::summary(&args.input).or_exit(Exit::Usage)?;
         if args.json {
             output.json(&summary)?;

@@ -1,10 +1,12 @@
 //! `tracewheel replay`
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use tracewheel_analysis::{ReplaySummary, SummaryOptions};
 use tracewheel_live::{Part, ReplayProgress, clock};
+use tracewheel_record::Run;
 use tracewheel_replay::{
     ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
 };
@@ -13,6 +15,7 @@ use tracewheel_timeline::vocab::Operation;
 use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window};
 
 use crate::cli::ReplayArgs;
+use crate::command::recover;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 use crate::waiting::while_showing;
@@ -24,17 +27,21 @@ mod document;
 
 /// Events that may wait for the progress line before the replay drops some.
 const EVENT_QUEUE: usize = 64;
+/// Time between two looks at the stop signal while the plan is made.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Replays, shows progress, and prints the summary.
 pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
-    let (args, scenario_text) = scenario::complete(args)?;
-    if scenario_text.is_some() {
+    let (args, from_file) = scenario::complete(args)?;
+    if from_file {
         let path = args.scenario.as_deref().unwrap_or(Path::new(scenario::DEFAULT_NAME));
         output.note(&format!("scenario: {}", path.display()));
     }
     let stop = StopSignal::new();
-    signals::stop_on_signals(&stop)?;
-    let report = replay(&args, scenario_text, &stop, output)?;
+    let (notes, drain_ns) = (output.clone(), args.drain.unwrap_or(ReplayConfig::default().stop_drain_ns));
+    signals::stop_on_signals(&stop, move |level| notes.note(&stopping(level, drain_ns)))?;
+    let report = replay(&args, &stop, output)?;
+    let stopped = report.stopped != StopLevel::Running;
     let summary = summary(&report.run_dir).or_exit(Exit::Internal)?;
     let exit = exit_of(&report);
     if args.json {
@@ -44,6 +51,8 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     }
     if exit == Exit::Target {
         output.note(&format!("error: {}", why_in_vain(&report)));
+    } else if stopped {
+        output.note(&told_stop(&report));
     } else if !args.json
         && let Some(timeline) = &args.timeline
     {
@@ -51,6 +60,34 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         output.note(&format!("next: tracewheel compare {run} --with {timeline}"));
     }
     Ok(exit)
+}
+
+/// What a signal brings about, for the person who gave it.
+fn stopping(level: StopLevel, drain_ns: i64) -> String {
+    match level {
+        StopLevel::Running | StopLevel::Drain => format!(
+            "stopping: no further request leaves, those in flight may end within {} s (again to cut them off)",
+            drain_ns / 1_000_000_000
+        ),
+        StopLevel::Cut => "cutting off what is in flight; the run is being closed".to_owned(),
+    }
+}
+
+/// What a stopped run holds.
+fn told_stop(report: &RunReport) -> String {
+    let counts = &report.counts;
+    let when = match report.stopped_after_ns {
+        Some(after) => format!("{:.1} s after its beginning, where its window ends", after as f64 / 1e9),
+        None => "before its first request".to_owned(),
+    };
+    format!(
+        "interrupted {when}: {} of {} requests ended, {} were cut off, {} never left; the run is closed and kept in {}",
+        counts.ok + counts.failed + counts.cancelled,
+        counts.planned,
+        counts.interrupted,
+        counts.unsent,
+        report.run_dir.display()
+    )
 }
 
 /// Why no request was answered, for the person at the terminal.
@@ -78,29 +115,62 @@ fn why_in_vain(report: &RunReport) -> String {
 }
 
 /// The replay without its output, for the demo.
-pub(crate) fn replay(
-    args: &ReplayArgs,
-    scenario_text: Option<String>,
-    stop: &StopSignal,
-    output: &Output,
-) -> Result<RunReport, Failure> {
+pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> Result<RunReport, Failure> {
     let timeline_path = args.timeline.clone().ok_or_else(|| {
         Failure::usage("no timeline: name one, as in `tracewheel replay yesterday.parquet`")
     })?;
-    let runs = args.output.clone().unwrap_or_else(|| PathBuf::from("runs"));
-    let config = config(args, &timeline_path, scenario_text)?;
+    let runs = args.output.clone().unwrap_or_else(|| PathBuf::from(scenario::DEFAULT_RUNS));
+    let mut config = config(args, &timeline_path)?;
+    config.scenario = scenario::resolved(args, &config);
     let options = plan_options(args)?;
     let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
     let planning =
         |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
-    let plan = while_showing(output, planning, || Plan::build(&timeline, options))
-        .or_exit_with(Exit::Usage, || format!("no plan from {}", timeline_path.display()))?;
+    let plan = while_showing(output, planning, || plan_unless_stopped(timeline_path.clone(), options, stop))?;
     say_what_is_planned(plan.header(), output);
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
     let progress = ReplayProgress::start(receiver, output.reporter());
     let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);
     progress.finish();
-    outcome.map_err(failure)
+    outcome.map_err(|error| {
+        if let Some(run) = left_open(&error, &runs) {
+            let run = recover::quoted(&run);
+            output
+                .note(&format!("what was recorded is kept: free the disk, then `tracewheel recover {run}`"));
+        }
+        failure(error)
+    })
+}
+
+/// Plans in a thread of its own: a large timeline takes its time, and a signal shall not have to wait for it.
+fn plan_unless_stopped(timeline: PathBuf, options: PlanOptions, stop: &StopSignal) -> Result<Plan, Failure> {
+    let (sender, planned) = sync_channel(1);
+    std::thread::spawn(move || {
+        let plan = Timeline::open(&timeline).or_exit(Exit::Usage).and_then(|opened| {
+            Plan::build(&opened, options)
+                .or_exit_with(Exit::Usage, || format!("no plan from {}", timeline.display()))
+        });
+        // Nobody listens any more after a stop.
+        let _unheard = sender.send(plan);
+    });
+    while stop.level() == StopLevel::Running {
+        match planned.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(plan) => return plan,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new(Exit::Internal, anyhow::anyhow!("the planning thread died")));
+            }
+        }
+    }
+    Err(failure(ReplayError::Stopped))
+}
+
+/// The run that an error left open under `runs`, if any.
+fn left_open(error: &ReplayError, runs: &Path) -> Option<PathBuf> {
+    let ReplayError::Record { source } = error else { return None };
+    let id = source.path()?.strip_prefix(runs).ok()?.components().next()?;
+    let run = runs.join(id);
+    Run::open(&run).is_ok_and(|opened| !opened.is_closed()).then_some(run)
 }
 
 /// The summary of the run that lies in `run_dir`, made from the run alone.
@@ -108,7 +178,7 @@ pub(crate) fn replay(
 /// # Errors
 /// When the run cannot be read.
 pub(crate) fn summary(run_dir: &Path) -> anyhow::Result<ReplaySummary> {
-    let run = tracewheel_record::Run::open(run_dir)?;
+    let run = Run::open(run_dir)?;
     Ok(tracewheel_analysis::summarise(&run, &SummaryOptions::default())?)
 }
 
@@ -130,15 +200,12 @@ fn failure(error: ReplayError) -> Failure {
         ErrorClass::Target => Exit::Target,
         ErrorClass::Output => Exit::Output,
         ErrorClass::Internal => Exit::Internal,
+        ErrorClass::Stopped => Exit::Interrupted,
     };
     Failure::new(exit, error)
 }
 
-fn config(
-    args: &ReplayArgs,
-    timeline: &Path,
-    scenario_text: Option<String>,
-) -> Result<ReplayConfig, Failure> {
+fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     let missing = |flag: &str, example: &str| {
         Failure::usage(format!(
             "no {flag}: give --{flag}, as in `--{flag} {example}`, or set it in the scenario"
@@ -170,6 +237,12 @@ fn config(
     if let Some(ns) = args.timeout {
         config.request_timeout_ns = ns;
     }
+    if let Some(ns) = args.drain {
+        config.stop_drain_ns = ns;
+    }
+    config.record.power_safe = args.power_safe;
+    config.record.part_rows = args.part_rows.unwrap_or(config.record.part_rows);
+    config.record.part_bytes = args.part_bytes.unwrap_or(config.record.part_bytes);
     if let Some(workers) = args.workers {
         config.workers = Some(workers);
     }
@@ -179,7 +252,6 @@ fn config(
         Some(other) => return Err(Failure::usage(format!("--lengths `{other}` is no rule: exact or cap"))),
     };
     config.max_connections = args.connections;
-    config.scenario = serde_json::json!({ "file": scenario_text, "arguments": shown_arguments() });
     Ok(config)
 }
 
@@ -190,11 +262,6 @@ fn ca_file(args: &ReplayArgs) -> Option<PathBuf> {
     args.ca_file.clone().or_else(|| {
         std::env::var_os("SSL_CERT_FILE").filter(|path| https && !path.is_empty()).map(PathBuf::from)
     })
-}
-
-/// The command line as typed. It holds no secret: keys come from the environment or a file.
-fn shown_arguments() -> Vec<String> {
-    std::env::args().skip(1).collect()
 }
 
 /// What of the window is not sent, or not measured.

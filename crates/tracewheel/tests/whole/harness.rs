@@ -72,9 +72,13 @@ impl Place {
 
     /// Starts a mock endpoint with this configuration.
     pub(crate) fn mock(&self, config: &str) -> MockProcess {
+        self.mock_with_log(config, "witness.jsonl")
+    }
+
+    /// As [`mock`](Self::mock), with a witness log of this name.
+    pub(crate) fn mock_with_log(&self, config: &str, log: &str) -> MockProcess {
         self.write("mock.toml", config);
-        let args =
-            ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml", "--witness-log", "witness.jsonl"];
+        let args = ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml", "--witness-log", log];
         let mut child = self.command(&args).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
