@@ -206,6 +206,8 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             model: args.model.clone(),
             api_key_env: args.api_key_env.clone(),
             api_key_file: args.api_key_file.as_deref().map(absolute),
+            ca_file: args.ca_file.as_deref().map(absolute),
+            tls_name: args.tls_name.clone(),
         },
         window: Window { from: args.from, to: args.to, limit: args.limit },
         replay: Replay {
