@@ -61,7 +61,7 @@ struct Window {
     limit: Option<u64>,
     #[serde(default, deserialize_with = "number_or_text")]
     thin: Option<String>,
-    #[serde(default, deserialize_with = "duration_ns")]
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
     warmup: Option<i64>,
     #[serde(default)]
     warmup_before: bool,
@@ -209,7 +209,15 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             ca_file: args.ca_file.as_deref().map(absolute),
             tls_name: args.tls_name.clone(),
         },
-        window: Window { from: args.from, to: args.to, limit: args.limit },
+        window: Window {
+            from: args.from,
+            to: args.to,
+            limit: args.limit,
+            thin: args.thin.clone(),
+            warmup: args.warmup,
+            warmup_before: args.warmup_before,
+            leave_out: args.leave_out.clone(),
+        },
         replay: Replay {
             speed: text(&args.speed, "1"),
             retry: text(&args.retry, "none"),

@@ -123,7 +123,6 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
     let mut config = config(args, &timeline_path)?;
     config.scenario = scenario::resolved(args, &config);
     let options = plan_options(args)?;
-    let timeline = Timeline::open(&timeline_path).or_exit(Exit::Usage)?;
     let planning =
         |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
     let plan = while_showing(output, planning, || plan_unless_stopped(timeline_path.clone(), options, stop))?;
