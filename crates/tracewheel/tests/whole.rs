@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::print_stdout,
     reason = "a test may fail at once, and its servers may sleep"
 )]
 

@@ -94,21 +94,25 @@ pub(super) fn manifest() -> Manifest {
             text: text("[target]\nurl = \"http://127.0.0.1:8000\"\n"),
         },
         warnings: vec!["the kernel gave no stamps for 1 read".to_owned()],
-        outcome: Some(OutcomeSection {
-            ended_by: EndedBy::Plan,
-            ended_ns: Some(3_000_000_000),
-            counts: Counts::default(),
-            extra: Counts::default(),
-            reasons: Default::default(),
-            attempts: 0,
-            parts: Default::default(),
-            achieved_per_second: Some(1.0),
-            lateness: Some(percentiles()),
-            gate_drift: Some(percentiles()),
-            in_flight: Some(distribution()),
-            faithful: Some(true),
-        }),
+        outcome: Some(outcome()),
         other: Default::default(),
+    }
+}
+
+fn outcome() -> OutcomeSection {
+    OutcomeSection {
+        ended_by: EndedBy::Plan,
+        ended_ns: Some(3_000_000_000),
+        counts: Counts::default(),
+        extra: Counts::default(),
+        reasons: Default::default(),
+        attempts: 0,
+        parts: Default::default(),
+        achieved_per_second: Some(1.0),
+        lateness: Some(percentiles()),
+        gate_drift: Some(percentiles()),
+        in_flight: Some(distribution()),
+        faithful: Some(true),
     }
 }
 

@@ -106,7 +106,8 @@ impl Stage {
         let folder = self.place.path(runs);
         let before = runs_in(&folder);
         let from_unix_ns = unix_ns();
-        let mut child = replay(&self.place, url, runs, if number % 2 == 0 { "warm" } else { "natural" });
+        let mut child =
+            replay(&self.place, url, runs, if number.is_multiple_of(2) { "warm" } else { "natural" });
         let whole_ms = self.whole.as_millis() as u64;
         match number % 5 {
             // While it starts: folders, manifest, first connections, priming.
