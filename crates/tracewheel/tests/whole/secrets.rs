@@ -27,13 +27,16 @@ fn raw(folder: &Path, into: &mut Vec<u8>) {
     }
 }
 
-/// Whether four words of the prompts' word list stand in a row.
+/// Words of the prompts' list in a row that our own messages, plain English like the list, never reach.
+const PROSE_WORDS: usize = 10;
+
+/// Whether so many words of the prompts' word list stand in a row that they are a prompt's or an answer's.
 fn holds_prose(text: &str) -> bool {
     let words: std::collections::HashSet<&str> = WORDS.iter().copied().collect();
     let mut in_a_row = 0;
     text.split_ascii_whitespace().any(|word| {
         in_a_row = if words.contains(word) { in_a_row + 1 } else { 0 };
-        in_a_row >= 4
+        in_a_row >= PROSE_WORDS
     })
 }
 
@@ -65,10 +68,7 @@ fn neither_the_key_nor_a_prompt_nor_an_answer_is_in_anything_that_a_replay_leave
     assert!(!all.contains(KEY), "the API key is in an output");
     assert!(!all.contains("pass-7d1f"), "the target's password is in an output");
     assert!(!holds_prose(&all), "prompt or answer text is in an output");
-    assert!(
-        holds_prose(&format!("x {} {} {} {}", WORDS[0], WORDS[5], WORDS[9], WORDS[2])),
-        "the search finds nothing"
-    );
+    assert!(holds_prose(&format!("x {}", WORDS[..PROSE_WORDS].join(" "))), "the search finds nothing");
 }
 
 #[test]
