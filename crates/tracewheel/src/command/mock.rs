@@ -16,7 +16,7 @@ pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
     }
     let config = config(args)?;
     if args.describe && args.json {
-        output.json(&config.description())?;
+        output.document("1.0", &config.description())?;
     } else if args.describe {
         output.data(&config.describe())?;
     } else if args.check {
