@@ -143,14 +143,18 @@ pub(crate) fn run(
     match (attempt(inputs, streaming), again) {
         (Ok(report), _) => Ok(report),
         (Err(Stop::Failed(error)), _) => Err(error),
-        (Err(Stop::StartOver), again) => match attempt(again.unwrap_or_default(), Mode::Spilling) {
-            Ok(mut report) => {
-                report.sorting.get_or_insert_default().started_over = true;
-                Ok(report)
+        (Err(Stop::StartOver), again) => {
+            tracing::info!("rows were further out of order than memory holds: the import starts over");
+            options.gauge.reset();
+            match attempt(again.unwrap_or_default(), Mode::Spilling) {
+                Ok(mut report) => {
+                    report.sorting.get_or_insert_default().started_over = true;
+                    Ok(report)
+                }
+                Err(Stop::Failed(error)) => Err(error),
+                Err(Stop::StartOver) => unreachable!("nothing goes on before everything was read"),
             }
-            Err(Stop::Failed(error)) => Err(error),
-            Err(Stop::StartOver) => unreachable!("nothing goes on before everything was read"),
-        },
+        }
     }
 }
 
@@ -170,9 +174,12 @@ impl<'a> Import<'a> {
     }
 
     fn open(&self, file: u32, input: Input) -> Result<Opened<'a>, IngestError> {
-        let source = Source::open(input, self.options.max_row_bytes)?;
+        let source = Source::open(input, self.options.max_row_bytes, &self.options.gauge)?;
         let format = format::choose(&source, self.options)?;
         let unpacking = source.unpacking();
+        tracing::info!(
+            file = %self.names[file as usize], format = format.name(), packed = unpacking.is_some(), "log opened"
+        );
         let mut reading = Reading {
             file: &self.names[file as usize],
             options: self.options,
@@ -264,6 +271,10 @@ impl<'a> Import<'a> {
     fn close(&mut self, input: Opened<'a>) -> Result<(), Stop> {
         let file = input.file as usize;
         let report = input.report(&self.labels[file]);
+        tracing::info!(
+            file = %self.names[file], bytes = report.bytes, rows_kept = report.rows_kept, rows_rejected = report.rows_rejected,
+            out_of_order = report.out_of_order, "log read"
+        );
         let rules = &mut self.rules[file];
         rules.found = input.rules();
         if rules.used.is_some_and(|used| used != rules.found) {
@@ -313,6 +324,7 @@ impl<'a> Import<'a> {
         report.conclude(options.max_rejects);
         report.warnings = warnings(&report);
         let summary = placing.finish(meta(options, key, &report))?;
+        tracing::info!(rows_kept = report.rows_kept, rows_rejected = report.rows_rejected, "timeline written");
         report.sorting = Some(sorting(sorted));
         report.timeline_digest = Some(summary.digest);
         Ok(report)
@@ -326,6 +338,9 @@ impl Opened<'_> {
             Err(IngestError::Read { .. }) if self.is_damaged() => return Ok(self.cut_row()),
             step => step?,
         };
+        if !matches!(step, Step::End) {
+            self.reading.options.gauge.add_row();
+        }
         Ok(match step {
             Step::End => None,
             Step::Rejected(Rejection { place, reason, column }) => Some((place, Err((reason, column)))),

@@ -18,6 +18,7 @@ mod draft;
 mod error;
 mod fields;
 mod format;
+mod gauge;
 mod identity;
 mod import;
 mod lines;
@@ -42,6 +43,7 @@ pub use column_map::{ColumnMap, MapError};
 pub use error::IngestError;
 pub use fields::mappable_fields;
 pub use format::formats;
+pub use gauge::ImportGauge;
 pub use options::{IngestOptions, Input, RestartRule, TokenRule};
 pub use report::{
     CountRule, FileReport, IngestReport, Known, PackedReport, PeakRate, Precision, RejectReason, RejectedRow,

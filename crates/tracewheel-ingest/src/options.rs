@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use tracewheel_timeline::TtftKind;
 
 use crate::column_map::ColumnMap;
+use crate::gauge::ImportGauge;
 use crate::zone::Zone;
 
 /// One log to read.
@@ -89,6 +91,9 @@ pub struct IngestOptions {
     /// Where rows wait that find no room in memory; the timeline's own folder when `None`.
     #[serde(skip)]
     pub temp_folder: Option<PathBuf>,
+    /// Tells how far the import is, while it runs.
+    #[serde(skip)]
+    pub gauge: Arc<ImportGauge>,
     /// Secret behind the hashes of ids and blocks. Only its fingerprint is written anywhere.
     #[serde(skip)]
     pub hash_key: Vec<u8>,
@@ -163,6 +168,7 @@ impl IngestOptions {
             max_row_bytes: 16 << 20,
             memory_bytes: 256 << 20,
             temp_folder: None,
+            gauge: Arc::default(),
             hash_key: hash_key.into(),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -8,6 +8,7 @@ use tracewheel_timeline::{TimelineError, TimelineMeta, TimelineSummary, Timeline
 use crate::assemble::{Assembler, FileRules};
 use crate::draft::{Entry, Place};
 use crate::error::IngestError;
+use crate::gauge::ImportGauge;
 use crate::options::IngestOptions;
 use crate::rejects::RejectList;
 use crate::report::{IngestReport, RejectReason, RejectedRow};
@@ -28,6 +29,7 @@ pub(crate) struct Placing<'a> {
     listed: usize,
     /// Takes every rejected row.
     rejects: Option<RejectList>,
+    gauge: Arc<ImportGauge>,
 }
 
 impl<'a> Placing<'a> {
@@ -50,6 +52,7 @@ impl<'a> Placing<'a> {
             duplicates_of: vec![0; labels.len()],
             listed: options.listed_rejects,
             rejects: options.rejects_to.as_deref().map(RejectList::create).transpose()?,
+            gauge: Arc::clone(&options.gauge),
         })
     }
 
@@ -59,6 +62,7 @@ impl<'a> Placing<'a> {
             return self.drop_duplicate(&entry);
         }
         self.position = self.writer.push(&entry.row).map_err(write_error(&self.path))? + 1;
+        self.gauge.set_written(self.position);
         self.survey.take(&entry.row, &mut self.report);
         Ok(())
     }

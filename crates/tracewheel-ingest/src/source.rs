@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
+use std::sync::Arc;
 
 use crate::error::IngestError;
+use crate::gauge::{Counted, ImportGauge};
 use crate::options::{From, Input};
 use crate::source::unpack::{MAGIC_BYTES, Packing, Unpacker, Unpacking};
 
@@ -55,13 +57,18 @@ const NOT_TEXT: [(&[u8], &str, &str); 10] = [
 impl Source {
     /// Opens an input and reads its head: at least one whole line, unless that is longer than `max_row_bytes` or the
     /// input is damaged before its end.
-    pub(crate) fn open(input: Input, max_row_bytes: usize) -> Result<Self, IngestError> {
+    pub(crate) fn open(
+        input: Input,
+        max_row_bytes: usize,
+        gauge: &Arc<ImportGauge>,
+    ) -> Result<Self, IngestError> {
         let Input { name, from } = input;
         let opened: io::Result<Bytes> = match from {
             From::Path(path) => File::open(path).map(|file| Box::new(file) as _),
             From::Stdin => Ok(Box::new(io::stdin())),
             From::Reader(reader) => Ok(reader),
         };
+        let opened = opened.map(|from| Box::new(Counted { from, gauge: Arc::clone(gauge) }) as Bytes);
         let read_error = |source| IngestError::Read { file: name.clone(), source };
         let (mut rest, unpacking) = opened.and_then(unpacked).map_err(read_error)?;
         let mut head = Vec::new();
@@ -170,7 +177,7 @@ mod tests {
     use super::*;
 
     fn open(bytes: &'static [u8]) -> Result<Source, IngestError> {
-        Source::open(Input::reader("log", bytes), 1000)
+        Source::open(Input::reader("log", bytes), 1000, &Arc::default())
     }
 
     #[test]
@@ -198,7 +205,7 @@ mod tests {
     fn a_tar_archive_is_told_by_its_own_mark() {
         let mut tar = vec![b'a'; 512];
         tar[TAR_MAGIC_AT..TAR_MAGIC_AT + 5].copy_from_slice(b"ustar");
-        let error = Source::open(Input::reader("log", Cursor::new(tar)), 1000).map(|_| ()).unwrap_err();
+        let error = Source::open(Input::reader("log", Cursor::new(tar)), 1000, &Arc::default()).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("tar -xf"), "{error}");
     }
 
@@ -211,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Source::open(Input::path("/no/such/log.csv"), 1000).map(|_| ()).unwrap_err();
+        let error = Source::open(Input::path("/no/such/log.csv"), 1000, &Arc::default()).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("/no/such/log.csv"), "{error}");
     }
 }

@@ -15,4 +15,4 @@ pub use part::{Part, fitted};
 pub use replay::ReplayProgress;
 pub use reporter::{Manner, Reporter};
 pub use screen::Screen;
-pub use words::{amount, clock, replay_parts, short};
+pub use words::{amount, bar, clock, replay_parts, short};

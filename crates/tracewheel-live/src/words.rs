@@ -45,8 +45,9 @@ pub fn replay_parts(started: Option<&Started>, tick: &Tick) -> Vec<Part> {
     parts
 }
 
-fn bar(done: u64, all: u64) -> String {
-    let full = (done.min(all) * CELLS).checked_div(all).unwrap_or(0) as usize;
+/// How much is done, as a bar of a fixed width.
+pub fn bar(done: u64, all: u64) -> String {
+    let full = (u128::from(done.min(all)) * u128::from(CELLS)).checked_div(u128::from(all)).unwrap_or(0) as usize;
     format!("[{}{}]", "#".repeat(full), ".".repeat(CELLS as usize - full))
 }
 

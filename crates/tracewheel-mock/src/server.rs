@@ -188,6 +188,7 @@ fn serve(
         let acceptor = Acceptor::new(Rc::clone(&service), local_addr, Rc::clone(&accepted), waiter(&clock)?);
         // Nobody waits for it only if the caller is gone.
         let _ = ready.send(local_addr);
+        tracing::info!(address = %local_addr, "mock serves");
         tokio::select! {
             _ = stopped => Ok(()),
             ended = hub.pace(pacer) => ended.map_err(system("waiting")),
@@ -198,6 +199,7 @@ fn serve(
     // Streams end here, and with them their log lines.
     drop(local);
     let tally = service.tally.take();
+    tracing::info!(connections = accepted.get(), requests = tally.requests, "mock ends");
     result.map(|()| MockSummary {
         engine: hub.gauges().counters,
         connections: accepted.get(),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_protocol::Provider;
-use tracewheel_record::{Manifest, RecordError, RequestRecord, RunSummary, RunWriter};
+use tracewheel_record::{HealthRecord, Manifest, RecordError, RequestRecord, RunSummary, RunWriter};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus, Source};
 
 use crate::config::{SECOND_NS, Secret};
@@ -29,6 +29,8 @@ pub(crate) use totals::{Live, Totals};
 const NAP_NS: i64 = 20_000_000;
 /// Messages between two looks at the clock.
 const BATCH: u32 = 256;
+/// A flush that takes longer is told.
+const SLOW_FLUSH_NS: i64 = SECOND_NS / 2;
 /// Time between two publications of the running totals.
 const PUBLISH_NS: i64 = 200_000_000;
 
@@ -140,8 +142,15 @@ impl Desk {
         }
         let row = self.health.row(&self.shared, at_ns);
         self.totals.clock.note(&row);
+        tell(&row);
         self.writer.health(&row)?;
-        self.writer.flush()
+        let begun_ns = self.shared.clock.now().0;
+        self.writer.flush()?;
+        let flush_ns = self.shared.clock.now().0 - begun_ns;
+        if flush_ns > SLOW_FLUSH_NS {
+            tracing::warn!(flush_ns, "the disk is slow: the recorder's flush took long");
+        }
+        Ok(())
     }
 
     /// Takes what lies in the queue, up to a batch, and whether all senders are gone.
@@ -172,6 +181,16 @@ impl Desk {
         self.shared.gauges.recorder_bytes.fetch_sub(ended.held_bytes() as i64, Ordering::Relaxed);
         self.health.attempt(&ended);
         let (record, decoded) = decode::attempt(self.provider, self.secret.as_ref(), &ended);
+        if let Some(reason) = record.reason {
+            tracing::debug!(
+                row = record.row,
+                attempt = record.attempt,
+                connection = record.connection,
+                status = record.http_status,
+                reason = reason.as_str(),
+                "attempt ended badly"
+            );
+        }
         self.totals.attempt(&ended, &record, &decoded);
         self.writer.attempt(&record)?;
         if let Some(mut request) = ended.closes.take() {
@@ -194,6 +213,24 @@ impl Desk {
             self.shared.abort(Abort::TargetFailing);
         }
         Ok(())
+    }
+}
+
+/// Logs a second of the generator's life. The sending threads themselves never log: a log line costs more than a send.
+fn tell(row: &HealthRecord) {
+    tracing::debug!(
+        second = row.second,
+        released = row.released,
+        completed = row.completed,
+        in_flight = row.in_flight,
+        connections_open = row.connections_open,
+        connections_opened = row.connections_opened,
+        recorder_queue = row.recorder_queue,
+        lateness_max_ns = row.lateness_max_ns,
+        "second"
+    );
+    if row.clock_stepped == Some(true) {
+        tracing::warn!(second = row.second, offset_ns = row.clock_offset_ns, "the wall clock was stepped");
     }
 }
 

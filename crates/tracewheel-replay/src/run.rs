@@ -64,11 +64,27 @@ pub fn run(
         target: checked.endpoint.url(),
         closed_loop: config.closed_loop.is_some(),
     };
+    tracing::info!(
+        run = %started.run_id,
+        target = %started.target,
+        planned = started.planned,
+        workers = checked.workers,
+        closed_loop = started.closed_loop,
+        "replay starts"
+    );
     let _missed = events.try_send(ReplayEvent::Started(started.clone()));
     let report = std::thread::scope(|scope| {
         Stage { scope, plan, config, checked: &checked, shared: &shared, stop, events: &events, started }
             .perform(writer, manifest)
     })?;
+    let counts = &report.counts;
+    tracing::info!(
+        ok = counts.ok,
+        failed = counts.failed,
+        unsent = counts.unsent,
+        retries = report.retries,
+        "replay closed"
+    );
     let _missed = events.try_send(ReplayEvent::Finished(Box::new(report.clone())));
     Ok(report)
 }

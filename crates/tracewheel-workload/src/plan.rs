@@ -70,6 +70,15 @@ impl Plan {
         let selector = Selector::new(first.unwrap_or(0), LoggedAttempts::read(timeline)?, &options)?;
         let counted = count::count(timeline, &selector, &options)?;
         let header = counted.header;
+        tracing::info!(
+            requests = header.requests,
+            span_ns = header.span_ns,
+            left_out = header.rows_unknown_tokens,
+            filled = header.requests_filled,
+            logged_retries = header.rows_retries,
+            seed = options.seed,
+            "plan made"
+        );
         Ok(Plan {
             timeline: timeline.clone(),
             survey: Arc::new(counted.survey),

@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod ingest;
+pub(crate) mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod mock;

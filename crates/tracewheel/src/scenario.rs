@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracewheel_record::redact;
 use tracewheel_replay::ReplayConfig;
 
+use crate::choice::choice;
 use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
 use crate::time::parse_ns;
@@ -137,7 +138,25 @@ pub(crate) fn complete(args: ReplayArgs) -> Result<(ReplayArgs, bool), Failure> 
             scenario.version
         )));
     }
+    checked(&scenario).map_err(|why| Failure::usage(format!("in the scenario {}: {why}", path.display())))?;
     Ok((overlay(args, scenario, path.parent().unwrap_or(Path::new(""))), true))
+}
+
+/// Words that a flag would have been refused for.
+fn checked(file: &Scenario) -> Result<(), String> {
+    let replay = &file.replay;
+    for (section, key, value) in [
+        ("target", "protocol", &file.target.protocol),
+        ("replay", "retry", &replay.retry),
+        ("replay", "cache", &replay.cache),
+        ("replay", "unknown_tokens", &replay.unknown_tokens),
+        ("replay", "lengths", &replay.lengths),
+    ] {
+        if let (Some(value), Some(choice)) = (value, choice("replay", key)) {
+            choice.check(value).map_err(|why| format!("[{section}] {key}: {why}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn chosen(named: Option<&Path>) -> Option<PathBuf> {
@@ -292,6 +311,13 @@ mod tests {
     fn an_unknown_key_is_refused_and_named_with_its_line() {
         let error = completed("version = 1\n[replay]\nsped = 2.0\n", ReplayArgs::default()).unwrap_err();
         assert!(error.contains("sped") && error.contains("line 3"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_word_is_refused_with_the_nearest_right_one() {
+        let error =
+            completed("version = 1\n[replay]\ncache = \"natral\"\n", ReplayArgs::default()).unwrap_err();
+        assert!(error.contains("[replay] cache") && error.contains("did you mean `natural`?"), "{error}");
     }
 
     #[test]

@@ -24,6 +24,8 @@ mod imports;
 mod interruption;
 #[path = "whole/kill.rs"]
 mod kill;
+#[path = "whole/manners.rs"]
+mod manners;
 #[path = "whole/memory.rs"]
 mod memory;
 #[path = "whole/misuse.rs"]

@@ -155,6 +155,7 @@ impl<T: Table> TableWriter<T> {
         let Some(open) = self.open.take() else { return Ok(()) };
         open.part.finish(self.room.disk.as_ref())?;
         open.segment.remove(self.room.disk.as_ref())?;
+        tracing::debug!(table = T::NAME, part = self.slot.number, rows = open.rows, "part closed");
         self.slot = self.slot.next();
         self.parts += 1;
         Ok(())

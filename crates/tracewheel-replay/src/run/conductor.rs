@@ -86,6 +86,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     pub(super) fn conduct(mut self, worker_died: &dyn Fn() -> bool) -> Conducted {
         self.progress.phase = "prime";
         let (opened_ahead, unreachable) = self.warm(worker_died);
+        tracing::info!(connections = opened_ahead, "connections stand");
         if unreachable.is_some() {
             self.shared.abort(Abort::TargetFailing);
         }
@@ -143,6 +144,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     fn prime(&mut self, worker_died: &dyn Fn() -> bool) {
+        tracing::info!("prime phase: prompts are sent ahead");
         let (inboxes, outlets) = self.inboxes();
         let prefetch = self.prefetch(inboxes);
         let plan = self.plan;
@@ -165,6 +167,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         }
         let start_ns = self.shared.clock.now().0 + HEAD_START_NS;
         self.shared.begin_measuring(start_ns);
+        tracing::info!(start_ns, warmup = self.plan.header().requests_warmup, "measured phase");
         self.progress.phase = if self.plan.header().requests_warmup > 0 { "warmup" } else { "measure" };
         self.start(outlets, self.config.closed_loop, start_ns);
         self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
@@ -271,6 +274,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let halt = self.shared.halt();
         if halt > Halt::Running && self.progress.told != Some(halt) && !worker_died() {
             self.progress.told = Some(halt);
+            tracing::warn!(how = ?halt, why = ?self.shared.aborted(), "the run is being ended");
             for hand in &self.hands {
                 // A full queue means that it will look soon anyway.
                 let _busy = hand.try_send(Command::Look);
@@ -294,6 +298,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let since = *self.progress.drain_since_ns.get_or_insert(now);
         if matches!(self.progress.phase, "measure" | "warmup") {
             self.progress.phase = "drain";
+            tracing::info!(in_flight = self.shared.gauges.in_flight.load(Ordering::Relaxed), "drain");
         }
         let over = |limit: Option<i64>, since: i64| limit.is_some_and(|limit| now - since >= limit);
         let stopped = self.progress.stopped_ns.is_some_and(|at| over(Some(self.config.stop_drain_ns), at));

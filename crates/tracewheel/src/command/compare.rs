@@ -4,10 +4,9 @@ use std::path::Path;
 
 use tracewheel_analysis::comparison::{Comparison, Verdict};
 use tracewheel_analysis::{Baseline, CompareOptions};
-use tracewheel_timeline::Timeline;
 
 use crate::cli::CompareArgs;
-use crate::command::recover;
+use crate::command::{inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
@@ -29,12 +28,12 @@ pub(crate) fn run(args: &CompareArgs, output: &Output) -> Result<Exit, Failure> 
 
 /// Compares a run with a timeline or with another run, whichever `baseline` is.
 pub(crate) fn compare(run: &Path, baseline: &Path, options: &CompareOptions) -> Result<Comparison, Failure> {
-    let replay = recover::open_closed(run)?;
+    let replay = inputs::run_beside(run, baseline)?;
     let comparison = if baseline.is_dir() {
         let other = recover::open_closed(baseline)?;
         tracewheel_analysis::compare(&replay, Baseline::Run(&other), options)
     } else {
-        let timeline = Timeline::open(baseline).or_exit(Exit::Usage)?;
+        let timeline = inputs::timeline(baseline)?;
         tracewheel_analysis::compare(&replay, Baseline::Timeline(&timeline), options)
     };
     // Whatever an analysis refuses is one of its inputs: a broken part, another timeline, an option.

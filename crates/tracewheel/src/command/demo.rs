@@ -179,7 +179,7 @@ impl<'a> Stage<'a> {
     }
 
     fn ingest(&self, args: IngestArgs) -> Result<(), Failure> {
-        let report = ingest::import(&args)?;
+        let report = ingest::import(&args, self.output)?;
         if report.over_reject_limit {
             return Err(Failure::new(
                 Exit::Internal,

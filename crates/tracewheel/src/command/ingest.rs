@@ -1,5 +1,7 @@
 //! `tracewheel ingest`
 
+use std::sync::Arc;
+
 use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, RestartRule, TokenRule, Zone};
 use tracewheel_timeline::{TimelineError, TtftKind};
 
@@ -7,12 +9,14 @@ use crate::cli::IngestArgs;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 use crate::secret;
+use crate::waiting::while_showing;
 
+mod progress;
 mod summary;
 
 /// Writes the timeline and tells what was found in the logs.
 pub(crate) fn run(args: &IngestArgs, output: &Output) -> Result<Exit, Failure> {
-    let report = import(args)?;
+    let report = import(args, output)?;
     if args.json {
         output.document("1.0", &report)?;
     } else {
@@ -40,7 +44,7 @@ fn over_limit(report: &IngestReport, args: &IngestArgs) -> String {
 }
 
 /// The import without its output, for the demo.
-pub(crate) fn import(args: &IngestArgs) -> Result<IngestReport, Failure> {
+pub(crate) fn import(args: &IngestArgs, output: &Output) -> Result<IngestReport, Failure> {
     if args.output.as_os_str() == "-" {
         return Err(Failure::usage(
             "--output - is no file: a timeline is not streamed, give it a name (./- if it is to be called -)",
@@ -48,7 +52,10 @@ pub(crate) fn import(args: &IngestArgs) -> Result<IngestReport, Failure> {
     }
     let options = options(args)?;
     let inputs = args.inputs.iter().map(|path| Input::from_argument(path)).collect();
-    tracewheel_ingest::ingest(inputs, options, &args.output).map_err(|error| {
+    let (gauge, whole_bytes) = (Arc::clone(&options.gauge), progress::whole_bytes(&args.inputs));
+    let words = move |ns| progress::parts(&gauge, whole_bytes, ns);
+    let imported = while_showing(output, words, || tracewheel_ingest::ingest(inputs, options, &args.output));
+    imported.map_err(|error| {
         let exit = match &error {
             IngestError::Rejects { .. } => Exit::Output,
             // What stands there is not to be replaced: another --output is the remedy, not another disk.

@@ -1,9 +1,9 @@
 //! `tracewheel inspect`
 
-use tracewheel_timeline::{Timeline, TimelineStats};
+use tracewheel_timeline::TimelineStats;
 
 use crate::cli::InspectArgs;
-use crate::command::{recover, replay};
+use crate::command::{inputs, recover, replay};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &InspectArgs, output: &Output) -> Result<Exit, Failure> 
         }
         return Ok(Exit::Done);
     }
-    let timeline = Timeline::open(&args.input).or_exit(Exit::Usage)?;
+    let timeline = inputs::timeline(&args.input)?;
     let stats = TimelineStats::collect(&timeline)
         .or_exit_with(Exit::Usage, || format!("cannot read {}", args.input.display()))?;
     if args.json {

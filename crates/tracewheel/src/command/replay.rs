@@ -10,12 +10,12 @@ use tracewheel_record::Run;
 use tracewheel_replay::{
     ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
 };
-use tracewheel_timeline::Timeline;
 use tracewheel_timeline::vocab::Operation;
 use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window};
 
+use crate::choice::choice;
 use crate::cli::ReplayArgs;
-use crate::command::recover;
+use crate::command::{inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 use crate::waiting::while_showing;
@@ -206,8 +206,10 @@ fn failure(error: ReplayError) -> Failure {
 
 fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     let missing = |flag: &str, example: &str| {
+        let taken = choice("replay", flag).map(|choice| format!(" (it takes {})", choice.listed()));
         Failure::usage(format!(
-            "no {flag}: give --{flag}, as in `--{flag} {example}`, or set it in the scenario"
+            "no {flag}: give --{flag}, as in `--{flag} {example}`, or set it in the scenario{}",
+            taken.unwrap_or_default()
         ))
     };
     let mut config = ReplayConfig {

@@ -79,7 +79,9 @@ fn ids_of_a_log_leave_an_import_only_as_keyed_hashes() {
         "ts,in,out,who,conv\n2026-01-01T00:00:00Z,10,5,alice@example.org,conversation-77\n",
     );
     let map = "arrival=ts,input_tokens=in,output_tokens=out,user=who,session=conv";
-    let told = place.expect(0, &["ingest", "log.csv", "-o", "t.parquet", "--map", map]);
+    let output = place.run(&["ingest", "log.csv", "-o", "t.parquet", "--map", map, "--log", "trace"]);
+    assert!(text(&output.stderr).contains("log opened"), "the search covers the logs");
+    let told = text(&output.stdout) + &text(&output.stderr);
     place.expect(0, &["ingest", "log.csv", "-o", "u.parquet", "--map", map, "--key-file", "other"]);
     let bytes = fs::read(place.path("t.parquet")).unwrap();
     let timeline = tracewheel_timeline::Timeline::open(place.path("t.parquet")).unwrap();
