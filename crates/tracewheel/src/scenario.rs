@@ -302,6 +302,54 @@ mod tests {
     }
 
     #[test]
+    fn every_scenario_among_the_examples_is_one_and_says_what_it_shows() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        let mut scenarios = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // Configurations of the mock are read by its own tests.
+            if !name.ends_with(".toml") || name.starts_with("mock-") {
+                continue;
+            }
+            scenarios += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            let args =
+                completed(&text, ReplayArgs::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(args.target.is_some() && args.protocol.is_some(), "{name}");
+            assert!(
+                text.starts_with("# Shows: ") || name == DEFAULT_NAME,
+                "{name} does not say what it shows"
+            );
+        }
+        assert!(scenarios >= 5, "the examples were not found");
+    }
+
+    /// The keys of a section, as the refusal of an unknown one lists them.
+    fn keys(section: &str) -> Vec<String> {
+        let text = format!("version = 1\n{section}\nno-such-key = 1\n");
+        let error = toml::from_str::<Scenario>(&text).unwrap_err().to_string();
+        let expected = error.split("expected ").nth(1).unwrap();
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_table_of_keys_on_the_page_is_the_code() {
+        let page = include_str!("../../../docs/scenario.md");
+        let section = page.split("## Keys").nth(1).unwrap().split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let on_page: std::collections::BTreeSet<String> = rows.map(str::to_owned).collect();
+        let sections: Vec<String> = keys("").into_iter().filter(|key| !on_page.contains(key)).collect();
+        let mut in_code: std::collections::BTreeSet<String> =
+            keys("").into_iter().filter(|key| on_page.contains(key)).collect();
+        for section in sections {
+            let keys = keys(&format!("[{section}]"));
+            in_code.extend(keys.into_iter().map(|key| format!("{section}.{key}")));
+        }
+        assert_eq!(on_page, in_code);
+    }
+
+    #[test]
     fn paths_in_the_scenario_start_at_its_folder() {
         let args = completed("version = 1\ntimeline = \"t.parquet\"\n", ReplayArgs::default()).unwrap();
         assert_eq!(args.timeline.unwrap(), args.scenario.unwrap().with_file_name("t.parquet"));

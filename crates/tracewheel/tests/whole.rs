@@ -12,6 +12,8 @@
 mod commands;
 #[path = "whole/demo.rs"]
 mod demo;
+#[path = "whole/exit_codes.rs"]
+mod exit_codes;
 #[path = "whole/failures.rs"]
 mod failures;
 #[path = "whole/full_disk.rs"]
@@ -38,3 +40,5 @@ mod secrets;
 mod tls;
 #[path = "whole/truth.rs"]
 mod truth;
+#[path = "whole/walks.rs"]
+mod walks;

@@ -57,7 +57,7 @@ fn page(command: &Command) -> std::io::Result<Vec<u8>> {
         let mut roff = Roff::new();
         roff.control("SH", ["EXAMPLES"]).control("nf", []);
         for line in examples.to_string().lines().skip_while(|line| *line == "Examples:") {
-            roff.text([roman(line.trim_start())]);
+            roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
         }
         roff.control("fi", []);
         roff.to_writer(&mut page)?;

@@ -42,8 +42,16 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     signals::stop_on_signals(&stop, move |level| notes.note(&stopping(level, drain_ns)))?;
     let report = replay(&args, &stop, output)?;
     let stopped = report.stopped != StopLevel::Running;
-    let summary = summary(&report.run_dir).or_exit(Exit::Internal)?;
     let exit = exit_of(&report);
+    let summary = match summary(&report.run_dir) {
+        Ok(summary) => summary,
+        // Stopped before anything was measured: that has an exit code of its own and is no fault of ours.
+        Err(error) if exit != Exit::Done => {
+            output.note(&format!("no summary of {}: {error:#}", report.run_dir.display()));
+            return Ok(exit);
+        }
+        Err(error) => return Err(Failure::new(Exit::Internal, error)),
+    };
     if args.json {
         output.json(&ReplayDocument::new(&report, summary, exit))?;
     } else {
@@ -145,7 +153,7 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
 fn plan_unless_stopped(timeline: PathBuf, options: PlanOptions, stop: &StopSignal) -> Result<Plan, Failure> {
     let (sender, planned) = sync_channel(1);
     std::thread::spawn(move || {
-        let plan = Timeline::open(&timeline).or_exit(Exit::Usage).and_then(|opened| {
+        let plan = inputs::timeline(&timeline).and_then(|opened| {
             Plan::build(&opened, options)
                 .or_exit_with(Exit::Usage, || format!("no plan from {}", timeline.display()))
         });

@@ -121,7 +121,7 @@ fn json_goes_to_stdout_and_the_rest_to_stderr_wherever_a_table_is_shown() {
     ] {
         assert!(place.json(0, args).is_object(), "{args:?}");
     }
-    assert_eq!(place.json(0, &["mock", "--describe", "--json", "--seed", "7"])["seed"], 7);
+    assert_eq!(place.json(0, &["mock", "--describe", "--json", "--seed", "7"])["config"]["seed"], 7);
 }
 
 #[test]

@@ -41,7 +41,10 @@ fn section(out: &mut String, command: &Command) {
         };
     }
     if let Some(examples) = command.get_after_help().map(ToString::to_string) {
-        let lines = examples.lines().skip_while(|line| *line == "Examples:").map(str::trim_start);
+        let lines = examples
+            .lines()
+            .skip_while(|line| *line == "Examples:")
+            .map(|line| line.strip_prefix("  ").unwrap_or(line));
         let _ = write!(out, "\n```\n{}\n```\n", lines.collect::<Vec<_>>().join("\n"));
     }
 }
@@ -71,6 +74,9 @@ fn flag(arg: &Arg) -> String {
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    if !text.ends_with('.') {
+        text.push('.');
+    }
     let values: Vec<String> = arg
         .get_possible_values()
         .iter()
