@@ -324,7 +324,11 @@ impl<'a> Import<'a> {
         report.conclude(options.max_rejects);
         report.warnings = warnings(&report);
         let summary = placing.finish(meta(options, key, &report))?;
-        tracing::info!(rows_kept = report.rows_kept, rows_rejected = report.rows_rejected, "timeline written");
+        tracing::info!(
+            rows_kept = report.rows_kept,
+            rows_rejected = report.rows_rejected,
+            "timeline written"
+        );
         report.sorting = Some(sorting(sorted));
         report.timeline_digest = Some(summary.digest);
         Ok(report)

@@ -205,7 +205,9 @@ mod tests {
     fn a_tar_archive_is_told_by_its_own_mark() {
         let mut tar = vec![b'a'; 512];
         tar[TAR_MAGIC_AT..TAR_MAGIC_AT + 5].copy_from_slice(b"ustar");
-        let error = Source::open(Input::reader("log", Cursor::new(tar)), 1000, &Arc::default()).map(|_| ()).unwrap_err();
+        let error = Source::open(Input::reader("log", Cursor::new(tar)), 1000, &Arc::default())
+            .map(|_| ())
+            .unwrap_err();
         assert!(error.to_string().contains("tar -xf"), "{error}");
     }
 
@@ -218,7 +220,8 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Source::open(Input::path("/no/such/log.csv"), 1000, &Arc::default()).map(|_| ()).unwrap_err();
+        let error =
+            Source::open(Input::path("/no/such/log.csv"), 1000, &Arc::default()).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("/no/such/log.csv"), "{error}");
     }
 }

@@ -47,7 +47,8 @@ pub fn replay_parts(started: Option<&Started>, tick: &Tick) -> Vec<Part> {
 
 /// How much is done, as a bar of a fixed width.
 pub fn bar(done: u64, all: u64) -> String {
-    let full = (u128::from(done.min(all)) * u128::from(CELLS)).checked_div(u128::from(all)).unwrap_or(0) as usize;
+    let full =
+        (u128::from(done.min(all)) * u128::from(CELLS)).checked_div(u128::from(all)).unwrap_or(0) as usize;
     format!("[{}{}]", "#".repeat(full), ".".repeat(CELLS as usize - full))
 }
 

@@ -7,7 +7,8 @@ use tracewheel_live::{Part, amount, bar, clock};
 
 /// Bytes of all inputs; `None` where one of them is no file.
 pub(super) fn whole_bytes(inputs: &[PathBuf]) -> Option<u64> {
-    let size = |path: &PathBuf| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+    let size =
+        |path: &PathBuf| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
     inputs.iter().map(size).sum()
 }
 
@@ -46,7 +47,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = IngestOptions::new("a secret of the test");
         let gauge = Arc::clone(&options.gauge);
-        ingest(vec![Input::reader("log", Cursor::new(log))], options, &folder.path().join("t.parquet")).unwrap();
+        ingest(vec![Input::reader("log", Cursor::new(log))], options, &folder.path().join("t.parquet"))
+            .unwrap();
         assert_eq!((gauge.bytes(), gauge.rows(), gauge.written()), (log.len() as u64, 2, 2));
         let half = Some(log.len() as u64 * 2);
         let text = fitted(&parts(&gauge, half, 2_000_000_000), 200);
