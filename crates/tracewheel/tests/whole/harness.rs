@@ -79,7 +79,13 @@ impl Place {
     pub(crate) fn mock_with_log(&self, config: &str, log: &str) -> MockProcess {
         self.write("mock.toml", config);
         let args = ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml", "--witness-log", log];
-        let mut child = self.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = self
+            .command(&args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.split_whitespace().find(|word| word.starts_with("http://"));
