@@ -74,7 +74,8 @@ pub(crate) struct Tenants {
     prompt_tokens: u32,
     output_tokens: u32,
     prompt_blocks: u64,
-    /// Places that they can hold at most: all of them, and fewer with a token room.
+    /// Places that they can hold at most: all of them, and fewer with a token room. None: not one of their requests
+    /// fits, they are all refused, and nobody has to wait behind them.
     most: u32,
     wanted: u32,
     running: u32,
@@ -222,7 +223,7 @@ impl Tenants {
 
     /// Places wanted at `at`.
     fn want(&self, at: RunNs) -> u32 {
-        if self.curve.is_empty() {
+        if self.curve.is_empty() || self.most == 0 {
             return 0;
         }
         let elapsed_ns = at.since(self.origin).max(0);

@@ -257,6 +257,16 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
+#[test]
+fn others_whose_requests_never_fit_hold_nobody_up() {
+    let mut config = by_hand();
+    config.engine.kv_tokens = Some(100);
+    config.tenants.load = vec![LoadPoint { at: None, load: 2.0 }];
+    (config.tenants.prompt_tokens, config.tenants.output_tokens) = (90, 11);
+    let (_, out) = run(&config, &[(5, request(0, 20, 3))]);
+    assert_eq!(token_us(&out, 0).len(), 3);
+}
+
 /// Nobody, or others in any measure, up to far more than there is room for.
 fn tenants() -> impl Strategy<Value = TenantConfig> {
     let shape = (0.0_f64..4.0, 1_u32..200, 1_u32..40, 1_u32..2000, prop::bool::ANY);

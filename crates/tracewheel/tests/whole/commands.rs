@@ -204,9 +204,8 @@ fn a_warm_up_is_sent_and_counted_and_every_report_leaves_it_out() {
     assert_eq!((&counts["planned"], &counts["ok"]), (&(60 - warm).into(), &(60 - warm).into()));
     let run = report["run_dir"].as_str().unwrap();
     let inspected = place.json(0, &["inspect", run, "--json"]);
-    let phases = inspected["phases"].as_array().unwrap();
-    let of = |phase: &str| phases.iter().find(|count| count["phase"] == phase).unwrap()["requests"].clone();
-    assert_eq!((of("warmup"), of("measure")), (warm.into(), (60 - warm).into()));
+    let counts = &inspected["run"]["counts"];
+    assert_eq!((&counts["other_phases"], &counts["planned"]), (&warm.into(), &(60 - warm).into()));
     let comparison = place.json(0, &["compare", run, "--with", run, "--json"]);
     for side in ["replay", "baseline"] {
         let side = &comparison[side];

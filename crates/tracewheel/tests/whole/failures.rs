@@ -188,10 +188,10 @@ fn a_run_that_needs_more_files_than_it_may_open_says_so_and_is_recorded_all_the_
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(30), "{told}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let reasons = &report["reasons"];
+    let reasons = &report["run"]["counts"]["reasons"];
     assert!(reasons["local_descriptors"].as_u64().unwrap() > 20, "{report}");
     assert!(reasons["response_timeout"].as_u64().unwrap() >= 1, "{report}");
-    assert_eq!(report["counts"]["failed"], 60);
+    assert_eq!(report["run"]["counts"]["failed"], 60);
     let warned =
         report["warnings"].as_array().unwrap().iter().any(|line| line.to_string().contains("ulimit -n"));
     assert!(warned, "{report}");

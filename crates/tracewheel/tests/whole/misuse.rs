@@ -77,8 +77,8 @@ fn a_target_that_is_none_is_a_usage_error_and_its_secrets_are_not_repeated() {
     place.small_timeline(2);
     let base = ["replay", "t.parquet", "--protocol", "openai-chat", "--model", "m", "--target"];
     for (url, part) in [
-        ("https://127.0.0.1:9", "only http"),
-        ("https://me:hunter2@127.0.0.1:9", "only http"),
+        ("ftp://127.0.0.1:9", "http and https are spoken"),
+        ("https://me:hunter2@127.0.0.1:9", "user information"),
         ("http://me:hunter2@127.0.0.1:9", "user information"),
         ("me:hunter2@127.0.0.1:9", "http://HOST:PORT"),
         ("http://127.0.0.1:9/?key=hunter2", "query"),

@@ -27,7 +27,7 @@ fn a_replay_over_tls_needs_the_authority_and_then_says_with_whom_it_spoke() {
     assert!(told.contains("run_aborted 6"), "requests by reason: {told}");
 
     let report = place.json(0, &[&REPLAY[..], &target[..], &["--ca-file", "ca.pem", "--json"]].concat());
-    assert_eq!(report["counts"]["ok"], 6);
+    assert_eq!(report["run"]["counts"]["ok"], 6);
     let run = tracewheel_record::Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
     let tls = run.manifest().tls.clone().unwrap();
     assert_eq!((tls.version.as_deref(), tls.verified), (Some("TLSv1.3"), Some(true)));

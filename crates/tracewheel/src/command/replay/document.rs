@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tracewheel_analysis::ReplaySummary;
-use tracewheel_replay::{RunReport, StopLevel};
+use tracewheel_replay::{FirstFailure, RunReport, StopLevel};
 use tracewheel_workload::Thinned;
 
 use crate::exit::Exit;
@@ -24,6 +24,7 @@ struct ProcessReport {
     exit_code: u8,
     ended_by: &'static str,
     gave_up: Option<String>,
+    first_failure: Option<FirstFailure>,
     primed: u64,
     /// Planned requests of the warm-up: in no figure above.
     warmup: u64,
@@ -48,6 +49,7 @@ impl ReplayDocument {
                 exit_code: exit as u8,
                 ended_by,
                 gave_up: report.gave_up.clone(),
+                first_failure: report.first_failure.clone(),
                 primed: report.primed,
                 warmup: report.warmup,
                 thinned: report.thinned.clone(),
