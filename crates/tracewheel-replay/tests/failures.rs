@@ -42,7 +42,7 @@ fn one_each(replies: Vec<Reply>, config: impl Fn(ReplayConfig) -> ReplayConfig) 
         Some(row) => replies[row].clone(),
         None => ok(),
     });
-    bench.run(&config(ReplayConfig { request_timeout_ns: 600 * MS, ..self::config(&server) }))
+    bench.run(&config(ReplayConfig { request_timeout_ns: 2_000 * MS, ..self::config(&server) }))
 }
 
 fn error_body(finished: &Finished, row: u64) -> &str {

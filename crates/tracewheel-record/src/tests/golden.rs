@@ -357,8 +357,24 @@ fn the_golden_run_of_version_1_0_is_read_as_it_was_written() {
     outcome.attempts = 5;
     let reasons = ["cancelled_as_recorded", "interrupted_by_user", "rate_limited", "stopped_by_user"];
     outcome.reasons = reasons.map(|reason| (reason.to_owned(), 1)).into();
+    without_later_fields(&mut expected);
     assert_eq!(run.manifest(), &expected);
     let exchanges = run.exchanges().unwrap().map(Result::unwrap);
     assert!(exchanges.into_iter().all(|(request, attempts)| attempts.len() == usize::from(request.attempts)));
     assert_eq!(run.timeline_view().unwrap().count(), 5);
+}
+
+/// Takes out what a manifest may hold since, and the golden one was written without.
+fn without_later_fields(manifest: &mut Manifest) {
+    manifest.target.resolve_ns = None;
+    if let Some(tls) = &mut manifest.tls {
+        *tls = TlsSection {
+            version: tls.version.take(),
+            cipher_suite: tls.cipher_suite.take(),
+            alpn: tls.alpn.take(),
+            resumption: tls.resumption,
+            verified: tls.verified,
+            ..TlsSection::default()
+        };
+    }
 }
