@@ -119,7 +119,7 @@ struct Hand<'scope> {
 impl<'scope, 'env> Stage<'scope, 'env> {
     fn perform(self, writer: RunWriter, manifest: Manifest) -> Result<RunReport, ReplayError> {
         let (sender, messages) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
-        let outbox = Outbox::new(sender, Arc::clone(self.shared), self.config.recorder_queue.bytes);
+        let outbox = Outbox::new(sender, Arc::clone(self.shared), self.config.recorder_queue);
         let live = Arc::new(Mutex::new(Live::default()));
         let departures = self.departures(&writer)?;
         let recorder = self.spawn_recorder(writer, messages, Arc::clone(&live))?;

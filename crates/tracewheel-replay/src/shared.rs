@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tracewheel_clock::RunClock;
+use tracewheel_clock::{RunClock, blocking};
 use tracewheel_record::RecordError;
 use tracewheel_transport::TlsFacts;
 
+use crate::config::RecorderQueue;
 use crate::message::RecorderMessage;
 
 /// Why a run stopped itself.
@@ -213,11 +214,26 @@ pub(crate) struct Outbox {
     sender: SyncSender<RecorderMessage>,
     shared: Arc<Shared>,
     max_bytes: i64,
+    /// Messages that wait before a thread without due times adds another one.
+    max_leisurely: i64,
 }
 
+/// How long a thread without due times waits before it looks again for room in the recorder's queue.
+const ROOM_CHECK_NS: i64 = 500_000;
+
 impl Outbox {
-    pub(crate) fn new(sender: SyncSender<RecorderMessage>, shared: Arc<Shared>, max_bytes: u64) -> Self {
-        Outbox { sender, shared, max_bytes: i64::try_from(max_bytes).unwrap_or(i64::MAX) }
+    /// The queue's sending end, its bounds as configured.
+    pub(crate) fn new(
+        sender: SyncSender<RecorderMessage>,
+        shared: Arc<Shared>,
+        bounds: RecorderQueue,
+    ) -> Self {
+        Outbox {
+            sender,
+            shared,
+            max_bytes: i64::try_from(bounds.bytes).unwrap_or(i64::MAX),
+            max_leisurely: i64::from(bounds.messages / 2),
+        }
     }
 
     /// Hands a message over. A full queue ends the run; from then on nothing is due and the caller waits instead.
@@ -242,8 +258,14 @@ impl Outbox {
         }
     }
 
-    /// Hands a message over and waits for room: for threads without due times.
+    /// Hands a message over and waits for room: for threads without due times. They leave half of the queue to the
+    /// senders: the rows of a large plan that a stop leaves unsent must not end the run that is just being drained.
     pub(crate) fn post_waiting(&self, message: RecorderMessage) {
+        while self.shared.gauges.recorder_messages.load(Ordering::Relaxed) > self.max_leisurely
+            && self.shared.halt() < Halt::Abort
+        {
+            blocking::sleep(ROOM_CHECK_NS);
+        }
         self.shared.gauges.recorder_messages.fetch_add(1, Ordering::Relaxed);
         self.wait_and_send(message);
     }
@@ -275,16 +297,39 @@ mod tests {
     fn a_full_recorder_queue_ends_the_run() {
         let shared = Shared::new(RunClock::start());
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let outbox = Outbox::new(sender, Arc::clone(&shared), 1 << 20);
+        let outbox = Outbox::new(sender, Arc::clone(&shared), RecorderQueue { messages: 1, bytes: 1 << 20 });
         outbox.post(RecorderMessage::Released(Default::default()));
         assert_eq!(shared.aborted(), None);
         let reader = std::thread::spawn(move || {
-            tracewheel_clock::blocking::sleep(5_000_000);
+            blocking::sleep(5_000_000);
             receiver.iter().count()
         });
         outbox.post(RecorderMessage::Released(Default::default()));
         assert_eq!(shared.aborted(), Some(Abort::RecorderBehind));
         drop(outbox);
         assert_eq!(reader.join().unwrap(), 2, "what did not fit is handed over after all");
+    }
+
+    #[test]
+    fn rows_of_unsent_requests_leave_room_for_what_is_in_flight() {
+        let shared = Shared::new(RunClock::start());
+        let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+        let bounds = RecorderQueue { messages: 8, bytes: 1 << 20 };
+        let outbox = Outbox::new(sender, Arc::clone(&shared), bounds);
+        let (patient, gauges) = (outbox.clone(), Arc::clone(&shared));
+        let unsent = std::thread::spawn(move || {
+            (0..100).for_each(|_| patient.post_waiting(RecorderMessage::Released(Default::default())));
+        });
+        while shared.gauges.recorder_messages.load(Ordering::Relaxed) <= 4 {
+            std::thread::yield_now();
+        }
+        (0..3).for_each(|_| outbox.post(RecorderMessage::Released(Default::default())));
+        assert_eq!(shared.aborted(), None);
+        drop(outbox);
+        let taken = receiver.iter().inspect(|_| {
+            gauges.gauges.recorder_messages.fetch_sub(1, Ordering::Relaxed);
+        });
+        assert_eq!(taken.count(), 103);
+        unsent.join().unwrap();
     }
 }
