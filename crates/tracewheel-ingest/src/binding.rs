@@ -358,9 +358,11 @@ fn take_prefix_hashes(
 }
 
 /// Chains a prompt's block ids.
-pub(crate) fn set_prefix(ids: impl Iterator<Item = u64>, draft: &mut Draft, reading: &Reading<'_>) {
+pub(crate) fn set_prefix(ids: impl Iterator<Item = u64>, draft: &mut Draft, reading: &mut Reading<'_>) {
     let mut chain = reading.key.chain();
-    draft.row.prefix_hashes = Some(ids.map(|id| chain.next(id)).collect());
+    let mut hashes = reading.spare.hashes();
+    hashes.extend(ids.map(|id| chain.next(id)));
+    draft.row.prefix_hashes = Some(hashes);
 }
 
 /// A block's id as a number: its own, or the hash of its text.

@@ -34,7 +34,7 @@ pub(crate) struct Draft {
 }
 
 /// A row that is whole but for its place among the others.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Entry {
     pub(crate) row: RequestRow,
     pub(crate) arrival_ns: i64,

@@ -1,4 +1,12 @@
 //! Keyed hashes: the only form in which ids and block ids leave this crate.
+//!
+//! Ids of requests, sessions, tenants and users, which are texts of any length, are hashed with keyed BLAKE3. A prompt
+//! has dozens of block ids, numbers that mean nothing outside their log. Their chain is SipHash-1-3, a keyed
+//! pseudorandom function made for short inputs, under a key that BLAKE3 derives from the secret.
+
+mod sip;
+
+use sip::Sip13;
 
 /// The secret behind an import's hashes, spread over one key a purpose, so that a session and a user of one name do
 /// not meet.
@@ -7,7 +15,8 @@ pub(crate) struct IdKey {
     session: [u8; 32],
     tenant: [u8; 32],
     user: [u8; 32],
-    block: [u8; 32],
+    /// The chain before any block.
+    block: Sip13,
     fingerprint: String,
 }
 
@@ -22,21 +31,20 @@ pub(crate) enum IdKind {
 
 /// The chained hash of a prompt's blocks so far.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Chain<'a> {
-    key: &'a [u8; 32],
-    parent: u64,
-}
+pub(crate) struct Chain(Sip13);
 
 impl IdKey {
     pub(crate) fn new(secret: &[u8]) -> Self {
         let derive = |purpose: &str| blake3::derive_key(&format!("tracewheel ingest v1 {purpose}"), secret);
         let fingerprint = derive("fingerprint");
+        let mut block = [0; 16];
+        block.copy_from_slice(&derive("block, SipHash-1-3")[..16]);
         Self {
             request: derive("request"),
             session: derive("session"),
             tenant: derive("tenant"),
             user: derive("user"),
-            block: derive("block"),
+            block: Sip13::new(block),
             fingerprint: fingerprint[..8].iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
@@ -57,20 +65,19 @@ impl IdKey {
     }
 
     /// The chain of a prompt without any block.
-    pub(crate) fn chain(&self) -> Chain<'_> {
-        Chain { key: &self.block, parent: 0 }
+    pub(crate) fn chain(&self) -> Chain {
+        Chain(self.block)
     }
 }
 
-impl Chain<'_> {
+impl Chain {
     /// The hash of the next block: of its id and of all blocks before it, so that equal hashes mean equal prefixes even
     /// where the log gives one id to one text wherever it stands.
+    #[inline]
     pub(crate) fn next(&mut self, id: u64) -> u64 {
-        let mut link = [0; 16];
-        link[..8].copy_from_slice(&self.parent.to_le_bytes());
-        link[8..].copy_from_slice(&id.to_le_bytes());
-        self.parent = keyed(self.key, &link);
-        self.parent
+        // What is hashed is the prefix's ids end to end, so the hashes of its blocks need not wait for each other.
+        self.0.add(id);
+        self.0.hash()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::format::{self, Format, MissingColumns, RowReader};
 use crate::identity::IdKey;
 use crate::options::{IngestOptions, Input, TokenRule};
 use crate::placing::{Placing, rejected_row};
-use crate::reading::{Reading, Rejection, Step, Tally};
+use crate::reading::{Reading, Rejection, Spare, Step, Tally};
 use crate::report::{
     CountRule, FileReport, IngestReport, PackedReport, RejectReason, RejectedRow, Restart, Sorting,
     SortingWay,
@@ -187,6 +187,7 @@ impl<'a> Import<'a> {
             block_tokens: self.options.block_tokens.or(format.block_tokens()),
             clock: FileClock::new(self.options.zone.clone()),
             tally: Tally::default(),
+            spare: Spare::default(),
         };
         let rows = format.open(source, &mut reading)?;
         Ok(Opened {
@@ -254,6 +255,7 @@ impl<'a> Import<'a> {
             let key = Key { arrival_ns, file: input.file, number: input.counted.kept };
             input.counted.keep(arrival_ns);
             full |= self.sorter.push(key, draft.place.line, draft.attempt, &draft.row)?;
+            input.reading.spare.put(draft);
         }
         Ok(full)
     }

@@ -57,9 +57,9 @@ impl<'a> Placing<'a> {
     }
 
     /// Takes the next row by arrival; `rules` are those of its file.
-    pub(crate) fn take(&mut self, mut entry: Entry, rules: FileRules) -> Result<(), IngestError> {
-        if !self.assembler.place(&mut entry, rules, self.position) {
-            return self.drop_duplicate(&entry);
+    pub(crate) fn take(&mut self, entry: &mut Entry, rules: FileRules) -> Result<(), IngestError> {
+        if !self.assembler.place(entry, rules, self.position) {
+            return self.drop_duplicate(entry);
         }
         self.position = self.writer.push(&entry.row).map_err(write_error(&self.path))? + 1;
         self.gauge.set_written(self.position);

@@ -24,6 +24,14 @@ pub(crate) struct Reading<'a> {
     pub(crate) block_tokens: Option<u32>,
     pub(crate) clock: FileClock,
     pub(crate) tally: Tally,
+    pub(crate) spare: Spare,
+}
+
+/// What a row leaves behind when it is packed, for the next one. A row is too large for an allocator's quick ways.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    draft: Option<Box<Draft>>,
+    hashes: Vec<u64>,
 }
 
 /// Counts of one file.
@@ -76,6 +84,30 @@ pub(crate) enum CellProblem {
     Reject(RejectReason),
     /// The import as a whole lacks a rule.
     Import(Box<IngestError>),
+}
+
+impl Spare {
+    /// An empty draft.
+    pub(crate) fn draft(&mut self, place: Place) -> Box<Draft> {
+        let Some(mut draft) = self.draft.take() else { return Box::new(Draft::at(place)) };
+        *draft = Draft::at(place);
+        draft
+    }
+
+    /// An empty list of hashes.
+    pub(crate) fn hashes(&mut self) -> Vec<u64> {
+        let mut hashes = std::mem::take(&mut self.hashes);
+        hashes.clear();
+        hashes
+    }
+
+    /// Takes a row that is not needed any more.
+    pub(crate) fn put(&mut self, mut draft: Box<Draft>) {
+        if let Some(hashes) = draft.row.prefix_hashes.take() {
+            self.hashes = hashes;
+        }
+        self.draft = Some(draft);
+    }
 }
 
 impl Reading<'_> {

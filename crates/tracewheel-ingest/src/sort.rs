@@ -71,7 +71,7 @@ pub(crate) struct Sorter {
 pub(crate) struct TooLate;
 
 /// Where the rows that are ready go.
-pub(crate) type Take<'a, E> = &'a mut dyn FnMut(Entry) -> Result<(), E>;
+pub(crate) type Take<'a, E> = &'a mut dyn FnMut(&mut Entry) -> Result<(), E>;
 
 impl Sorter {
     /// Uses about `memory_bytes`, and `folder` for temporary files when spilling.
@@ -118,9 +118,11 @@ impl Sorter {
         }
         let half = self.waiting.len().div_ceil(2);
         self.gone = self.waiting.get(half - 1).map(|last| last.key);
+        let mut entry = Entry::default();
         for waiting in self.waiting.drain(..half) {
             self.waiting_bytes -= waiting.bytes.len() + OVERHEAD_BYTES;
-            take(unpack(&self.packer, waiting.key, &waiting.bytes, &self.folder)?)?;
+            unpack(&self.packer, waiting.key, &waiting.bytes, &self.folder, &mut entry)?;
+            take(&mut entry)?;
         }
         Ok(())
     }
@@ -133,9 +135,11 @@ impl Sorter {
             runs: self.spill.as_ref().map_or(0, |spill| spill.runs() + u64::from(!self.waiting.is_empty())),
             spilled_bytes: 0,
         };
+        let mut entry = Entry::default();
         if self.spill.is_none() {
             for waiting in std::mem::take(&mut self.waiting) {
-                take(unpack(&self.packer, waiting.key, &waiting.bytes, &self.folder)?)?;
+                unpack(&self.packer, waiting.key, &waiting.bytes, &self.folder, &mut entry)?;
+                take(&mut entry)?;
             }
             return Ok(sorted);
         }
@@ -145,7 +149,8 @@ impl Sorter {
         let mut merge = spill.merged()?;
         let spilled_bytes = merge.spilled_bytes();
         while let Some((key, bytes)) = merge.next()? {
-            take(unpack(&self.packer, key, bytes, &self.folder)?)?;
+            unpack(&self.packer, key, bytes, &self.folder, &mut entry)?;
+            take(&mut entry)?;
         }
         Ok(Sorted { spilled_bytes, ..sorted })
     }
@@ -181,18 +186,23 @@ pub(crate) struct Sorted {
     pub(crate) spilled_bytes: u64,
 }
 
-fn unpack(packer: &RowPacker, key: Key, bytes: &[u8], folder: &Path) -> Result<Entry, IngestError> {
+/// Makes `entry`, whatever it was, the row of these bytes.
+fn unpack(
+    packer: &RowPacker,
+    key: Key,
+    bytes: &[u8],
+    folder: &Path,
+    entry: &mut Entry,
+) -> Result<(), IngestError> {
     let cut = || spill::damaged(folder, "a row is cut short");
     let (line, rest) = bytes.split_first_chunk().ok_or_else(cut)?;
     let (attempt, row) = rest.split_first_chunk().ok_or_else(cut)?;
-    let row = packer.unpack(row).map_err(|problem| spill::damaged(folder, problem))?;
-    Ok(Entry {
-        row,
-        arrival_ns: key.arrival_ns,
-        line: u64::from_le_bytes(*line),
-        file: key.file,
-        attempt: u32::try_from(u64::from_le_bytes(*attempt)).ok(),
-    })
+    packer.unpack_into(row, &mut entry.row).map_err(|problem| spill::damaged(folder, problem))?;
+    entry.arrival_ns = key.arrival_ns;
+    entry.line = u64::from_le_bytes(*line);
+    entry.file = key.file;
+    entry.attempt = u32::try_from(u64::from_le_bytes(*attempt)).ok();
+    Ok(())
 }
 
 #[cfg(test)]
@@ -215,8 +225,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::new(mode, memory_bytes, folder.path());
         let mut out = Vec::new();
-        let mut take = |entry: Entry| -> Result<(), IngestError> {
-            out.push(entry);
+        let mut take = |entry: &mut Entry| -> Result<(), IngestError> {
+            out.push(entry.clone());
             Ok(())
         };
         for Entry { row, arrival_ns, line, file, attempt } in entries {

@@ -45,6 +45,8 @@ pub(crate) struct FileClock {
     last_local_ns: Option<i64>,
     pub(crate) has_epoch: Option<bool>,
     pub(crate) rules: BTreeSet<String>,
+    /// The rule of the last time, in most files that of all.
+    last_rule: Option<&'static str>,
     pub(crate) ambiguous_times: u64,
     pub(crate) naive_times: u64,
     /// Units that were told from the size of numbers, in the order of their appearance.
@@ -181,9 +183,10 @@ impl FileClock {
         }
     }
 
-    fn rule(&mut self, rule: &str) {
-        if !self.rules.contains(rule) {
+    fn rule(&mut self, rule: &'static str) {
+        if !self.last_rule.is_some_and(|last| std::ptr::eq(last, rule)) {
             self.rules.insert(rule.to_owned());
+            self.last_rule = Some(rule);
         }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Survey {
     ties: u64,
     clock: ClockResolution,
     precisions: BTreeMap<i64, u64>,
+    /// The latest precision, and its rows that are not in `precisions` yet.
+    precision: (i64, u64),
     peaks: [Bins; WINDOWS_NS.len()],
     models: Commonest,
     endpoints: Commonest,
@@ -52,7 +54,8 @@ struct QuickHash(u64);
 /// Requests in windows counted from the first arrival: the present one and the fullest.
 #[derive(Debug, Default, Clone, Copy)]
 struct Bins {
-    number: i64,
+    /// Where the present window ends, counted from the first arrival.
+    end_ns: i64,
     here: u64,
     most: u64,
 }
@@ -70,6 +73,7 @@ impl Survey {
             ties: 0,
             clock: ClockResolution::new(),
             precisions: BTreeMap::new(),
+            precision: (0, 0),
             peaks: [Bins::default(); WINDOWS_NS.len()],
             models: Commonest::default(),
             endpoints: Commonest::default(),
@@ -114,18 +118,30 @@ impl Survey {
     }
 
     fn take_arrival(&mut self, arrival_ns: i64, precision_ns: i64) {
-        *self.precisions.entry(precision_ns).or_default() += 1;
+        if precision_ns != self.precision.0 {
+            self.add_precision();
+            self.precision = (precision_ns, 0);
+        }
+        self.precision.1 += 1;
         self.clock.push(arrival_ns, precision_ns);
         self.ties += u64::from(self.rows > 1 && arrival_ns == self.last_ns);
         self.last_ns = arrival_ns;
         let first_ns = *self.first_ns.get_or_insert(arrival_ns);
         for (bins, window_ns) in self.peaks.iter_mut().zip(WINDOWS_NS) {
-            bins.take(arrival_ns.saturating_sub(first_ns) / window_ns);
+            bins.take(arrival_ns.saturating_sub(first_ns), window_ns);
+        }
+    }
+
+    fn add_precision(&mut self) {
+        let (precision_ns, rows) = self.precision;
+        if rows > 0 {
+            *self.precisions.entry(precision_ns).or_default() += rows;
         }
     }
 
     /// Writes what was seen into the report.
     pub(crate) fn finish(mut self, report: &mut IngestReport) {
+        self.add_precision();
         report.rows_kept = self.rows;
         report.first_arrival_ns = self.first_ns;
         report.last_arrival_ns = self.first_ns.map(|_| self.last_ns);
@@ -203,6 +219,19 @@ impl Hasher for QuickHash {
         self.write_u64(value.into());
     }
 
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    /// What tells the variants of an `Option` apart, and lengths.
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
     fn write_u64(&mut self, value: u64) {
         let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 29);
@@ -214,9 +243,11 @@ impl Hasher for QuickHash {
 }
 
 impl Bins {
-    fn take(&mut self, number: i64) {
-        if number != self.number {
-            (self.number, self.here) = (number, 0);
+    /// Takes the next arrival, counted from the first.
+    fn take(&mut self, since_ns: i64, window_ns: i64) {
+        if since_ns >= self.end_ns {
+            self.end_ns = (since_ns / window_ns).saturating_add(1).saturating_mul(window_ns);
+            self.here = 0;
         }
         self.here += 1;
         self.most = self.most.max(self.here);

@@ -90,23 +90,43 @@ macro_rules! table {
 
         /// Collects rows for one batch.
         pub(crate) struct RowBuilder {
+            rows: usize,
+            /// How many rows each column has had appended: the nulls since its last known cell are missing.
+            filled: [usize; NAMES.len()],
             $($name: <$codec as Codec>::Builder,)+
         }
 
         impl RowBuilder {
             pub(crate) fn new() -> Self {
-                Self { $($name: <$codec>::builder(),)+ }
+                Self { rows: 0, filled: [0; NAMES.len()], $($name: <$codec>::builder(),)+ }
             }
 
             /// Appends a row; returns its size in bytes, roughly.
             pub(crate) fn append(&mut self, row: &RequestRow) -> usize {
                 let RequestRow { $($name),+ } = row;
-                0 $(+ <$codec>::append($name, &mut self.$name))+
+                let (mut size, mut column) = (0, self.filled.iter_mut());
+                $(
+                    let filled = column.next().expect("one place a column");
+                    if <$codec>::is_known($name) {
+                        if *filled < self.rows {
+                            <$codec>::append_nulls(self.rows - *filled, &mut self.$name);
+                        }
+                        *filled = self.rows + 1;
+                        size += <$codec>::append($name, &mut self.$name);
+                    }
+                )+
+                self.rows += 1;
+                size
             }
 
             /// The collected rows as arrays in the order of the schema; the builder is empty again.
             pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
-                vec![$(<$codec>::finish(&mut self.$name)),+]
+                let rows = std::mem::take(&mut self.rows);
+                let mut filled = std::mem::replace(&mut self.filled, [0; NAMES.len()]).into_iter();
+                vec![$({
+                    <$codec>::append_nulls(rows - filled.next().unwrap_or(rows), &mut self.$name);
+                    <$codec>::finish(&mut self.$name)
+                }),+]
             }
         }
 
@@ -150,12 +170,9 @@ macro_rules! table {
             let RequestRow { $($name),+ } = row;
             let mut number = 0_u16;
             $(
-                if !except.contains(&number) {
-                    let start = out.len();
+                if <$codec>::is_known($name) && !except.contains(&number) {
                     out.extend_from_slice(&number.to_le_bytes());
-                    if !<$codec>::canonical($name, out) {
-                        out.truncate(start);
-                    }
+                    <$codec>::canonical($name, out);
                 }
                 number += 1;
             )+
@@ -167,24 +184,29 @@ macro_rules! table {
             let RequestRow { $($name),+ } = row;
             let (mut known, mut number) = (0, 0_u32);
             $(
-                known |= u64::from(<$codec>::pack($name, texts, out)) << number;
+                if <$codec>::is_known($name) {
+                    <$codec>::pack($name, texts, out);
+                    known |= 1 << number;
+                }
                 number += 1;
             )+
             debug_assert_eq!(number as usize, NAMES.len());
             known
         }
 
-        /// The row whose known cells were packed; `None` where the bytes are something else.
-        pub(crate) fn unpack(known: u64, bytes: &mut Unpacking<'_>) -> Option<RequestRow> {
+        /// Makes the row that of the known cells which were packed; `None` where the bytes are something else.
+        pub(crate) fn unpack(known: u64, bytes: &mut Unpacking<'_>, row: &mut RequestRow) -> Option<()> {
+            let RequestRow { $($name),+ } = row;
             let mut rest = known;
-            let row = RequestRow {
-                $($name: {
-                    let is_known = rest & 1 != 0;
-                    rest >>= 1;
-                    if is_known { <$codec>::unpack(bytes)? } else { Default::default() }
-                },)+
-            };
-            (rest == 0).then_some(row)
+            $(
+                if rest & 1 != 0 {
+                    <$codec>::unpack_into(bytes, $name)?;
+                } else if <$codec>::is_known($name) {
+                    *$name = Default::default();
+                }
+                rest >>= 1;
+            )+
+            (rest == 0).then_some(())
         }
 
         const _: () = assert!(NAMES.len() <= 64, "a packed row has one bit a column");

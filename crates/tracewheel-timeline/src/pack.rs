@@ -62,10 +62,20 @@ impl RowPacker {
     /// # Errors
     /// [`NotPacked`] where the bytes are cut short, too long, or of another packer's making.
     pub fn unpack(&self, bytes: &[u8]) -> Result<RequestRow, NotPacked> {
+        let mut row = RequestRow::default();
+        self.unpack_into(bytes, &mut row)?;
+        Ok(row)
+    }
+
+    /// The same into a row that was used before, whose lists keep their memory.
+    ///
+    /// # Errors
+    /// As for [`unpack`](Self::unpack); the row means nothing then.
+    pub fn unpack_into(&self, bytes: &[u8], row: &mut RequestRow) -> Result<(), NotPacked> {
         let mut rest = Unpacking { bytes, texts: &self.texts };
         let known = rest.array().map(u64::from_le_bytes).ok_or(NotPacked)?;
-        let row = columns::unpack(known, &mut rest).ok_or(NotPacked)?;
-        if rest.bytes.is_empty() { Ok(row) } else { Err(NotPacked) }
+        columns::unpack(known, &mut rest, row).ok_or(NotPacked)?;
+        if rest.bytes.is_empty() { Ok(()) } else { Err(NotPacked) }
     }
 }
 
@@ -167,6 +177,19 @@ mod tests {
         assert_eq!(back, row());
         assert!(Arc::ptr_eq(back.model.as_ref().unwrap(), back.model_served.as_ref().unwrap()));
         assert!(bytes.len() < 200, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn a_row_that_is_used_again_holds_nothing_of_before() {
+        let mut packer = RowPacker::new();
+        let mut used = row();
+        let short = RequestRow { prefix_hashes: Some(vec![9]), ..RequestRow::default() };
+        for next in [RequestRow::default(), row(), short, RequestRow::default()] {
+            let mut bytes = Vec::new();
+            packer.pack(&next, &mut bytes);
+            packer.unpack_into(&bytes, &mut used).unwrap();
+            assert_eq!(used, next);
+        }
     }
 
     #[test]

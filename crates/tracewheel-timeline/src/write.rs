@@ -26,12 +26,15 @@ mod partial;
 use partial::Partial;
 
 /// Rows that wait in the builders at most, and their bytes.
-const BATCH_ROWS: usize = 4096;
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_ROWS: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// A row group's size at most: it is held in memory, encoded, until it is whole.
 const ROW_GROUP_ROWS: usize = 128 * 1024;
 const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// A page of hashes: small enough to stay in the processor's cache until it is encoded.
+const HASH_PAGE_BYTES: usize = 128 << 10;
 
 /// The first bytes of every Parquet file.
 const PARQUET_MAGIC: &[u8] = b"PAR1";
@@ -207,11 +210,20 @@ fn properties(meta: &TimelineMeta) -> WriterProperties {
             let sorting = SortingColumn { column_idx: number as i32, descending: false, nulls_first: false };
             properties = properties.set_sorting_columns((!meta.baseline).then(|| vec![sorting]));
         }
-        if schema::is_time(name) {
-            let leaf = time_leaf(name, field.data_type());
+        if schema::is_time(name) || name == "source_offset" {
+            let leaf = leaf_of(name, field.data_type());
             properties = properties
                 .set_column_dictionary_enabled(leaf.clone(), false)
                 .set_column_encoding(leaf, Encoding::DELTA_BINARY_PACKED);
+        }
+        if name == "prefix_hashes" {
+            // Hashes look random: a dictionary of them is larger than they are, and their bounds tell nothing.
+            let leaf = leaf_of(name, field.data_type());
+            properties = properties
+                .set_column_dictionary_enabled(leaf.clone(), false)
+                .set_column_compression(leaf.clone(), Compression::UNCOMPRESSED)
+                .set_column_data_page_size_limit(leaf.clone(), HASH_PAGE_BYTES)
+                .set_column_statistics_enabled(leaf, EnabledStatistics::None);
         }
         if matches!(field.data_type(), DataType::Binary) {
             // Bodies rarely repeat, and a bound of a body is prompt text where nobody looks for it.
@@ -223,7 +235,7 @@ fn properties(meta: &TimelineMeta) -> WriterProperties {
     properties.build()
 }
 
-fn time_leaf(name: &str, data_type: &DataType) -> ColumnPath {
+fn leaf_of(name: &str, data_type: &DataType) -> ColumnPath {
     match data_type {
         DataType::List(element) => {
             ColumnPath::new(vec![name.to_owned(), "list".to_owned(), element.name().clone()])

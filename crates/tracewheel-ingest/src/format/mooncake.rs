@@ -27,6 +27,14 @@ use crate::stamps::ColumnUnit;
 const BLOCK_TOKENS: u32 = 512;
 const TIMESTAMP: &str = "timestamp";
 
+/// The keys of the published traces in their order, as they are written behind a brace or a comma.
+const PUBLISHED: [(&str, &str); 4] = [
+    (TIMESTAMP, "\"timestamp\": "),
+    ("input_length", " \"input_length\": "),
+    ("output_length", " \"output_length\": "),
+    ("hash_ids", " \"hash_ids\": "),
+];
+
 pub(crate) struct Mooncake;
 
 /// One line, as far as it is read.
@@ -125,7 +133,7 @@ fn row(
     unit: &mut ColumnUnit,
     reading: &mut Reading<'_>,
 ) -> Result<Box<Draft>, (CellProblem, &'static str)> {
-    let mut draft = Box::new(Draft::at(place));
+    let mut draft = reading.spare.draft(place);
     let timestamp = numbers.timestamp.ok_or((CellProblem::Reject(RejectReason::MissingValue), TIMESTAMP))?;
     let timestamp = Cell::from_json(timestamp).map_err(|reason| (CellProblem::Reject(reason), TIMESTAMP))?;
     let milliseconds = Unit { scale: Scale::Ms, unix: false };
@@ -167,9 +175,20 @@ fn long_read<'a>(text: &'a str, ids: &mut Vec<u64>) -> Result<Numbers<'a>, Rejec
 fn short_read<'a>(text: &'a str, ids: &mut Vec<u64>) -> Option<Numbers<'a>> {
     let mut scan = Scan { text, at: 0 };
     let mut numbers = Numbers::default();
+    let mut number = 0;
     scan.expect(b'{')?;
     loop {
-        let place = match scan.key()? {
+        // The published traces have their keys in one order.
+        let expected = PUBLISHED.get(number).filter(|(_, text)| scan.text[scan.at..].starts_with(text));
+        number += 1;
+        let key = match expected {
+            Some((key, text)) => {
+                scan.at += text.len();
+                key
+            }
+            None => scan.key()?,
+        };
+        let place = match key {
             TIMESTAMP => &mut numbers.timestamp,
             "input_length" => &mut numbers.input_length,
             "output_length" => &mut numbers.output_length,
@@ -267,26 +286,58 @@ impl<'a> Scan<'a> {
             return Some(());
         }
         let bytes = self.text.as_bytes();
+        let mut at = self.at;
         loop {
-            self.space();
-            let start = self.at;
-            let mut value = 0_u64;
-            while let Some(digit) =
-                bytes.get(self.at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10)
-            {
-                value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-                self.at += 1;
+            while matches!(bytes.get(at), Some(b' ' | b'\t')) {
+                at += 1;
             }
-            let count = self.at - start;
-            if !(1..=18).contains(&count) || (count > 1 && bytes[start] == b'0') {
+            let (value, count) = leading_number(&bytes[at..]);
+            if !(1..=18).contains(&count) || (count > 1 && bytes[at] == b'0') {
                 return None;
             }
             into.push(value);
+            at += count;
+            // The published form, without a look for spaces.
+            if bytes[at..].starts_with(b", ") {
+                at += 2;
+                continue;
+            }
+            self.at = at;
             if !self.another(b']')? {
                 return Some(());
             }
+            at = self.at;
         }
     }
+}
+
+/// The number that the digits at the start make, and how many there are. The number is right for up to 19 digits.
+fn leading_number(bytes: &[u8]) -> (u64, usize) {
+    if let Some(word) = bytes.first_chunk().map(|word| u64::from_le_bytes(*word)) {
+        // A byte is a digit exactly if its high half is 3, and still is after 6 was added.
+        let other = ((word & HIGH_HALVES) ^ ZEROS) | ((word.wrapping_add(SIXES) & HIGH_HALVES) ^ ZEROS);
+        if other != 0 {
+            let count = other.trailing_zeros() as usize / 8;
+            // Digits to the top, zeros before them.
+            let digits = if count == 0 { 0 } else { (word ^ ZEROS) << (64 - 8 * count) };
+            return (eight_digits(digits), count);
+        }
+    }
+    let count = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let add = |value: u64, byte: &u8| value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+    (bytes[..count].iter().fold(0, add), count)
+}
+
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+const SIXES: u64 = 0x0606_0606_0606_0606;
+const HIGH_HALVES: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+
+/// The number of eight digits, one a byte, the first in the lowest: neighbours are joined to pairs, pairs to fours,
+/// fours to the whole.
+fn eight_digits(digits: u64) -> u64 {
+    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff
 }
 
 /// A token count; `null` and its like are unknown.
@@ -379,6 +430,17 @@ mod tests {
             "",
         ] {
             assert_eq!(both(line).0, None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_digits_at_a_start_make_a_number_whatever_follows() {
+        for text in ["", "7", "0", "90", "1234567", "12345678", "123456789012345678", "5000009"] {
+            for rest in ["", ",", ", 5", "]}", "/0000000000", ":9999999999", "x2345678", "\u{e9}12345678"] {
+                let line = format!("{text}{rest}");
+                let expected = (text.parse().unwrap_or(0), text.len());
+                assert_eq!(leading_number(line.as_bytes()), expected, "{line}");
+            }
         }
     }
 

@@ -33,8 +33,12 @@ pub(crate) trait Codec {
     fn data_type() -> DataType;
     /// Whether cells may be null.
     const NULLABLE: bool;
+    /// Whether a cell is not null.
+    fn is_known(value: &Self::Value) -> bool;
     /// An empty builder.
     fn builder() -> Self::Builder;
+    /// Appends so many nulls: most columns of most logs have nothing else, and are filled at once.
+    fn append_nulls(count: usize, builder: &mut Self::Builder);
     /// Appends one cell; returns its size in bytes, roughly.
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize;
     /// The cells so far; the builder is empty again.
@@ -49,6 +53,11 @@ pub(crate) trait Codec {
     fn pack(value: &Self::Value, texts: &mut Texts, out: &mut Vec<u8>) -> bool;
     /// Takes a cell that is not null out of its packed form.
     fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value>;
+    /// The same in place of another cell, whose memory may be used again.
+    fn unpack_into(bytes: &mut Unpacking<'_>, value: &mut Self::Value) -> Option<()> {
+        *value = Self::unpack(bytes)?;
+        Some(())
+    }
 }
 
 /// Why a cell is not a value of its column.
@@ -132,6 +141,8 @@ words!(ArrivalSource, BodyState, Operation, Source, TtftKind);
 /// A number that has canonical bytes: little endian, as wide as its type.
 pub(crate) trait Number: ArrowPrimitiveType {
     fn bytes(value: Self::Native, out: &mut Vec<u8>);
+    /// The bytes of many numbers, end to end.
+    fn all_bytes(values: &[Self::Native], out: &mut Vec<u8>);
     /// A number from exactly its bytes.
     fn from_bytes(bytes: &[u8]) -> Option<Self::Native>;
 }
@@ -141,6 +152,14 @@ macro_rules! numbers {
         impl Number for arrow_array::types::$name {
             fn bytes(value: Self::Native, out: &mut Vec<u8>) {
                 out.extend_from_slice(&value.to_le_bytes());
+            }
+            fn all_bytes(values: &[Self::Native], out: &mut Vec<u8>) {
+                let start = out.len();
+                out.resize(start + size_of_val(values), 0);
+                let (places, _) = out[start..].as_chunks_mut();
+                for (place, value) in places.iter_mut().zip(values) {
+                    *place = value.to_le_bytes();
+                }
             }
             fn from_bytes(bytes: &[u8]) -> Option<Self::Native> {
                 bytes.try_into().ok().map(Self::Native::from_le_bytes)
@@ -163,8 +182,14 @@ where
     fn data_type() -> DataType {
         C::data_type()
     }
+    fn is_known(_: &V) -> bool {
+        true
+    }
     fn builder() -> Self::Builder {
         C::builder()
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        C::append_nulls(count, builder);
     }
     fn append(value: &V, builder: &mut Self::Builder) -> usize {
         C::append(&Some(value.clone()), builder)
@@ -198,8 +223,14 @@ impl<P: Number> Codec for Num<P> {
     fn data_type() -> DataType {
         P::DATA_TYPE
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         PrimitiveBuilder::new()
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        builder.append_nulls(count);
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append_option(*value);
@@ -234,8 +265,14 @@ impl Codec for Flag {
     fn data_type() -> DataType {
         DataType::Boolean
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         BooleanBuilder::new()
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        builder.append_nulls(count);
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append_option(*value);
@@ -317,8 +354,14 @@ impl<V: DictValue> Codec for Dict<V> {
     fn data_type() -> DataType {
         DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         DictionaryBuilder::new()
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        builder.append_nulls(count);
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append(value.as_ref());
@@ -353,8 +396,14 @@ impl Codec for Text {
     fn data_type() -> DataType {
         DataType::Utf8
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         StringBuilder::new()
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        builder.append_nulls(count);
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append_option(value.as_deref());
@@ -389,8 +438,14 @@ impl Codec for Blob {
     fn data_type() -> DataType {
         DataType::Binary
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         BinaryBuilder::new()
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        builder.append_nulls(count);
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         builder.append_option(value.as_deref());
@@ -433,8 +488,14 @@ impl<P: Number> Codec for ListOf<P> {
     fn data_type() -> DataType {
         DataType::List(Arc::new(element_field::<P>()))
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         ListBuilder::new(PrimitiveBuilder::new()).with_field(element_field::<P>())
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        (0..count).for_each(|_| builder.append(false));
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         let elements = value.as_deref().unwrap_or_default();
@@ -443,7 +504,14 @@ impl<P: Number> Codec for ListOf<P> {
         4 + size_of_val(elements)
     }
     fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        ArrayBuilder::finish(builder)
+        // The next batch will be about as long: what grows is copied again and again.
+        let (rows, elements) = (builder.len(), builder.values().len());
+        let array = ArrayBuilder::finish(builder);
+        if elements > 0 {
+            let values = PrimitiveBuilder::with_capacity(elements + elements / 8);
+            *builder = ListBuilder::with_capacity(values, rows).with_field(element_field::<P>());
+        }
+        array
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         let list = array.as_list_opt::<i32>()?;
@@ -461,25 +529,29 @@ impl<P: Number> Codec for ListOf<P> {
     fn canonical(value: &Self::Value, out: &mut Vec<u8>) -> bool {
         let Some(elements) = value else { return false };
         out.extend_from_slice(&(elements.len() as u64).to_le_bytes());
-        elements.iter().for_each(|element| P::bytes(*element, out));
+        P::all_bytes(elements, out);
         true
     }
     fn pack(value: &Self::Value, _: &mut Texts, out: &mut Vec<u8>) -> bool {
         let Some(elements) = value else { return false };
         out.extend_from_slice(&(elements.len() as u32).to_le_bytes());
-        elements.iter().for_each(|element| P::bytes(*element, out));
+        P::all_bytes(elements, out);
         true
     }
     fn unpack(bytes: &mut Unpacking<'_>) -> Option<Self::Value> {
+        let mut value = None;
+        Self::unpack_into(bytes, &mut value)?;
+        Some(value)
+    }
+    fn unpack_into(bytes: &mut Unpacking<'_>, value: &mut Self::Value) -> Option<()> {
         let width = size_of::<P::Native>();
         let length = bytes.length()?.checked_mul(width)?;
-        // Collecting options would not know how many there are.
         let bytes = bytes.take(length)?;
-        let mut elements = Vec::with_capacity(length / width);
-        for element in bytes.chunks_exact(width) {
-            elements.push(P::from_bytes(element)?);
-        }
-        Some(Some(elements))
+        let elements = value.get_or_insert_default();
+        elements.clear();
+        // Each chunk has a number's width.
+        elements.extend(bytes.chunks_exact(width).map(|element| P::from_bytes(element).unwrap_or_default()));
+        Some(())
     }
 }
 
@@ -493,11 +565,17 @@ impl Codec for Tags {
         let pair = vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)];
         DataType::Map(Arc::new(Field::new("key_value", DataType::Struct(pair.into()), false)), false)
     }
+    fn is_known(value: &Self::Value) -> bool {
+        value.is_some()
+    }
     fn builder() -> Self::Builder {
         let names =
             MapFieldNames { entry: "key_value".to_owned(), key: "key".to_owned(), value: "value".to_owned() };
         MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new())
             .with_values_field(Field::new("value", DataType::Utf8, false))
+    }
+    fn append_nulls(count: usize, builder: &mut Self::Builder) {
+        (0..count).for_each(|_| builder.append(false).expect("no key was appended"));
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
         let mut size = 4;

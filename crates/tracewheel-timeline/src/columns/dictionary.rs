@@ -41,6 +41,10 @@ impl<V: DictValue> DictionaryBuilder<V> {
         self.keys.append_value(key);
     }
 
+    pub(super) fn append_nulls(&mut self, count: usize) {
+        self.keys.append_nulls(count);
+    }
+
     /// The cells so far; the builder is empty again.
     pub(super) fn finish(&mut self) -> ArrayRef {
         let texts = StringArray::from_iter_values(self.values.iter().map(DictValue::text));
