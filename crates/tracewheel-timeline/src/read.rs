@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatchReader as _;
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -257,8 +258,11 @@ impl Rows {
                 _ => return Ok(false),
             },
         };
-        // A pass over no column at all still has to count rows.
-        let Some(batch) = reader.next() else { return Ok(false) };
+        // A pass over no column at all still has to count rows. The library's decoders panic over some damaged pages;
+        // the reader is not used again after that.
+        let batch = catch_unwind(AssertUnwindSafe(|| reader.next()));
+        let gave_up = |_| Some(Err(ArrowError::ParquetError("a damaged page cannot be decoded".to_owned())));
+        let Some(batch) = batch.unwrap_or_else(gave_up) else { return Ok(false) };
         let batch = batch.map_err(|error| TimelineError::Parquet {
             path: inner.path.clone(),
             row: self.range.start,

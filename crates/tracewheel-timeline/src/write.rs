@@ -210,7 +210,11 @@ fn properties(meta: &TimelineMeta) -> WriterProperties {
             let sorting = SortingColumn { column_idx: number as i32, descending: false, nulls_first: false };
             properties = properties.set_sorting_columns((!meta.baseline).then(|| vec![sorting]));
         }
-        if schema::is_time(name) || name == "source_offset" {
+        if name == "source_offset" {
+            // No two rows have the same.
+            properties = properties.set_column_dictionary_enabled(name.into(), false);
+        }
+        if schema::is_time(name) {
             let leaf = leaf_of(name, field.data_type());
             properties = properties
                 .set_column_dictionary_enabled(leaf.clone(), false)
