@@ -5,8 +5,8 @@
 //! with one small write, which survives the death of the process, before it writes to the socket.
 //!
 //! The file is a ring of fixed slots: everything older than the recorder's last flush stands in the journal too, so
-//! only the latest releases matter. A slot never lies across two pages and carries a checksum; one that was overtaken
-//! by a kill or damaged is passed over.
+//! only the latest releases matter. A slot never lies across two pages and carries a checksum; one that is damaged is
+//! passed over and named.
 
 use std::fs::{self, File};
 use std::io;
@@ -55,18 +55,44 @@ impl DepartureLog {
     }
 }
 
-/// The releases noted in a run's departure logs, in no order. Those whose requests have ended may be among them.
-pub(crate) fn read(run: &Path) -> Result<Vec<ReleaseRecord>> {
-    let mut releases = Vec::new();
+/// What a run's departure logs tell.
+#[derive(Debug, Default)]
+pub(crate) struct Departures {
+    /// The releases, in no order. Those whose requests have ended may be among them.
+    pub(crate) releases: Vec<ReleaseRecord>,
+    /// Slots that cannot be read, by file and place.
+    pub(crate) damage: Vec<String>,
+}
+
+/// Reads the departure logs of a run.
+pub(crate) fn read(run: &Path) -> Result<Departures> {
+    let mut departures = Departures::default();
     for path in layout::departure_logs(run)? {
-        match fs::read(&path) {
-            Ok(bytes) => releases.extend(bytes.chunks_exact(SLOT_BYTES).filter_map(decode)),
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
             // The run has been closed since.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(RecordError::io("read", &path, source)),
+        };
+        let (mut broken, mut first) = (0, 0);
+        for (at, slot) in bytes.chunks(SLOT_BYTES).enumerate() {
+            match decode(slot) {
+                Some(release) => departures.releases.push(release),
+                None => {
+                    first = if broken == 0 { at } else { first };
+                    broken += 1;
+                }
+            }
+        }
+        if broken > 0 {
+            let (slots, from) = (bytes.len().div_ceil(SLOT_BYTES), first * SLOT_BYTES);
+            departures.damage.push(format!(
+                "{broken} of the {slots} releases in {} are damaged, from byte {from} on",
+                path.display()
+            ));
         }
     }
-    Ok(releases)
+    Ok(departures)
 }
 
 fn encode(release: &ReleaseRecord) -> [u8; SLOT_BYTES] {
@@ -90,7 +116,7 @@ fn encode(release: &ReleaseRecord) -> [u8; SLOT_BYTES] {
 
 fn decode(slot: &[u8]) -> Option<ReleaseRecord> {
     let number = |at: usize| slot[at..at + 8].try_into().map(u64::from_le_bytes).ok();
-    if slot[48..56] != MARK || number(56)? != xxh3_64(&slot[..56]) {
+    if slot.len() != SLOT_BYTES || slot[48..56] != MARK || number(56)? != xxh3_64(&slot[..56]) {
         return None;
     }
     let time = |at| number(at).map(u64::cast_signed);
@@ -147,7 +173,8 @@ mod tests {
         (0..6).for_each(|row| log.note(&release(row)).unwrap());
         let mut other = DepartureLog::create(dir.path(), 0, 0, 4).unwrap();
         other.note(&release(9)).unwrap();
-        let mut rows: Vec<u64> = read(dir.path()).unwrap().iter().map(|release| release.row).collect();
+        let mut rows: Vec<u64> =
+            read(dir.path()).unwrap().releases.iter().map(|release| release.row).collect();
         rows.sort_unstable();
         assert_eq!(rows, [2, 3, 4, 5, 9]);
     }

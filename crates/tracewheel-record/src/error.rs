@@ -37,8 +37,18 @@ pub enum RecordError {
         source: io::Error,
     },
     /// The directory is not a run.
-    #[error("{} is not a run: it holds no manifest.json", path.display())]
+    #[error("{} is no run directory: it holds no manifest.json", path.display())]
     NotARun {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory holds what a run records, and no manifest that would tell of what.
+    #[error(
+        "{} has recorded parts or a journal but no manifest: bring its manifest.json back (another copy of the run has it), \
+         without it nobody knows what was planned; do not delete the folder",
+        path.display()
+    )]
+    ManifestLost {
         /// The directory.
         path: PathBuf,
     },

@@ -25,6 +25,8 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const JOURNAL: &str = "journal";
 /// What the name of a lock file ends in.
 const LOCK: &str = ".lock";
+/// What the name of a part that is being written ends in.
+const UNFINISHED: &str = ".part";
 /// What stands between shard and sender in the name of a departure log.
 const DEPARTURES: &str = ".departures-";
 
@@ -92,6 +94,64 @@ pub(crate) fn segments(run: &Path, table: &str) -> Result<BTreeSet<Slot>> {
 /// Number of the finished parts of a table.
 pub(crate) fn parts(run: &Path, table: &str) -> Result<u64> {
     Ok(names(&run.join(table))?.iter().filter(|name| parse_part(name).is_some()).count() as u64)
+}
+
+/// The slots whose parts were being written, whether or not anything came of them.
+pub(crate) fn unfinished(run: &Path, table: &str) -> Result<BTreeSet<Slot>> {
+    let slots = |name: &String| parse_segment(&format!("{}.arrows", name.strip_suffix(UNFINISHED)?), table);
+    Ok(names(&run.join(JOURNAL))?.iter().filter_map(slots).collect())
+}
+
+/// The senders whose departure logs are there, by shard.
+pub(crate) fn senders(run: &Path) -> Result<BTreeSet<(u32, u32)>> {
+    let sender = |name: &String| {
+        let (shard, sender) = name.split_once(DEPARTURES)?;
+        Some((shard.parse().ok()?, sender.parse().ok()?))
+    };
+    Ok(names(&run.join(JOURNAL))?.iter().filter_map(sender).collect())
+}
+
+/// Whether a folder is what a writer leaves that died before its manifest was there, which is before the first send:
+/// nothing but empty directories and locks. Not so where there is a manifest.
+pub(crate) fn is_stillborn(run: &Path, tables: &[&str]) -> Result<bool> {
+    if run.join(MANIFEST).exists() {
+        return Ok(false);
+    }
+    let not_a_run = || RecordError::NotARun { path: run.to_owned() };
+    if !run.is_dir() {
+        return Err(not_a_run());
+    }
+    let (mut begun, mut foreign) = (false, false);
+    for folder in names(run)? {
+        let path = run.join(&folder);
+        let is_journal = folder == JOURNAL;
+        if !path.is_dir() || !(is_journal || tables.contains(&folder.as_str())) {
+            foreign |= path != run.join(MANIFEST).with_extension("tmp");
+            continue;
+        }
+        begun = true;
+        for name in names(&path)? {
+            if if is_journal { is_of_journal(&name) } else { parse_part(&name).is_some() } {
+                return Err(RecordError::ManifestLost { path: run.to_owned() });
+            }
+            foreign |= !(is_journal && name.ends_with(LOCK));
+        }
+    }
+    if foreign || !begun { Err(not_a_run()) } else { Ok(true) }
+}
+
+fn is_of_journal(name: &str) -> bool {
+    name.ends_with(".arrows") || name.ends_with(UNFINISHED) || name.contains(DEPARTURES)
+}
+
+/// Notes this process in the locks that it took, for the message to whoever finds them taken.
+pub(crate) fn own(run: &Path) -> Result<()> {
+    let journal = run.join(JOURNAL);
+    for name in names(&journal)?.iter().filter(|name| name.ends_with(LOCK)) {
+        // A disk that is full costs no more than the number in a message.
+        let _ = fs::write(journal.join(name), format!("{}\n", std::process::id()));
+    }
+    Ok(())
 }
 
 /// The departure log of a sending thread.

@@ -133,7 +133,7 @@ impl Run {
     /// # Errors
     /// As [`requests`](Self::requests).
     pub fn releases(&self) -> Result<Rows<ReleaseRecord>> {
-        Ok(rows::chained(rows::all(&self.dir)?, departures::read(&self.dir)?))
+        Ok(rows::chained(rows::all(&self.dir)?, departures::read(&self.dir)?.releases))
     }
 
     /// The requests that were released and have no row, as [`recover`](Self::recover) would write them: in flight when
@@ -171,6 +171,20 @@ impl Run {
         Ok(TimelineView::new(self.exchanges()?, &self.manifest))
     }
 
+    /// Whether a folder is what a writer left that died before its manifest was there: nothing had been sent, and
+    /// there is nothing in it. Not so where there is a manifest.
+    ///
+    /// # Errors
+    /// [`RecordError::ManifestLost`] where something was recorded and the manifest is gone, [`RecordError::NotARun`]
+    /// where the folder is none of a run, [`RecordError::InUse`] while its writer lives.
+    pub fn is_stillborn(dir: &Path) -> Result<bool> {
+        let stillborn = layout::is_stillborn(dir, &TABLES)?;
+        if stillborn && layout::take_locks(dir)?.is_none() {
+            return Err(RecordError::InUse { path: dir.to_owned(), process: layout::owner(dir) });
+        }
+        Ok(stillborn)
+    }
+
     /// Closes a run whose writer died: released requests without a row become `interrupted` (reason
     /// `interrupted_by_crash`), the rest of the plan is counted as unsent, the journal becomes parts. Safe to be
     /// interrupted and called again, also after the disk was full. Of a run that is closed already, leftovers of its
@@ -198,6 +212,7 @@ impl Run {
             recover::sweep(&run)?;
             return Err(RecordError::AlreadyClosed { path: run.dir });
         }
+        layout::own(&run.dir)?;
         let recovery = recover::recover(&run, closed_unix_ns, strata);
         drop(locks);
         recovery

@@ -4,12 +4,15 @@
 //! become parts one by one, then the interrupted requests get their rows, then the manifest says closed, then the
 //! journal goes. A segment goes as soon as its part is there, so that little more space is needed than there was.
 
+mod losses;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 
+use self::losses::Losses;
 use crate::columns::Table;
 use crate::departures;
 use crate::disk::{Disk, FileSystem};
@@ -39,8 +42,12 @@ pub struct Recovery {
     pub flushed_ns: Option<i64>,
     /// The last release on the run clock.
     pub released_ns: Option<i64>,
-    /// What could not be read, by file and place; empty unless the disk or a power cut damaged the journal.
+    /// What could not be read or is not there, by file and place; empty unless the disk, a power cut or a person
+    /// damaged the journal.
     pub damage: Vec<String>,
+    /// Whether what is counted as unsent never left for certain: not so where of what tells which requests left
+    /// something is lost.
+    pub unsent_certain: bool,
 }
 
 /// A request whose outcome was lost.
@@ -72,14 +79,14 @@ pub(crate) fn recover(
     strata: &mut dyn FnMut(u64) -> Option<Strata>,
 ) -> Result<Recovery> {
     let disk: Arc<dyn Disk> = Arc::new(FileSystem);
-    let mut damage = Vec::new();
-    roll::<RequestRecord>(run, disk.as_ref(), &mut damage)?;
-    roll::<AttemptRecord>(run, disk.as_ref(), &mut damage)?;
-    roll::<HealthRecord>(run, disk.as_ref(), &mut damage)?;
-    roll::<ServerRecord>(run, disk.as_ref(), &mut damage)?;
-    let interrupted = interrupted(run, &mut damage)?;
+    let mut losses = losses::survey(run)?;
+    roll::<RequestRecord>(run, disk.as_ref(), &mut losses)?;
+    roll::<AttemptRecord>(run, disk.as_ref(), &mut losses)?;
+    roll::<HealthRecord>(run, disk.as_ref(), &mut losses)?;
+    roll::<ServerRecord>(run, disk.as_ref(), &mut losses)?;
+    let interrupted = interrupted(run, &mut losses)?;
     write_interrupted(run, &disk, &interrupted, strata)?;
-    close(run, disk.as_ref(), closed_unix_ns, damage)
+    close(run, disk.as_ref(), closed_unix_ns, losses)
 }
 
 /// Removes what is left of the journal of a closed run: its writer died between the two steps.
@@ -92,18 +99,18 @@ pub(crate) fn sweep(run: &Run) -> Result<()> {
 
 /// The rows that the released requests without one would get.
 pub(crate) fn unended(run: &Run) -> Result<Vec<RequestRecord>> {
-    let released = interrupted(run, &mut Vec::new())?;
+    let released = interrupted(run, &mut Losses::default())?;
     Ok(released.values().filter_map(|released| interrupted_request(released, None)).collect())
 }
 
 /// Makes parts of a table's journal segments.
-fn roll<T: Table>(run: &Run, disk: &dyn Disk, damage: &mut Vec<String>) -> Result<()> {
+fn roll<T: Table>(run: &Run, disk: &dyn Disk, losses: &mut Losses) -> Result<()> {
     for slot in layout::segments(run.dir(), T::NAME)? {
         let path = slot.segment(run.dir(), T::NAME);
         if !slot.part(run.dir(), T::NAME).exists() {
             let segment =
                 SegmentReader::open::<T>(&path).map_err(|source| RecordError::io("open", &path, source))?;
-            roll_segment(run, disk, T::NAME, slot, segment, damage)?;
+            roll_segment(run, disk, T::NAME, slot, segment, losses)?;
         }
         disk.remove(&path).map_err(|source| RecordError::io("remove", &path, source))?;
     }
@@ -116,7 +123,7 @@ fn roll_segment(
     table: &str,
     slot: Slot,
     segment: SegmentReader,
-    damage: &mut Vec<String>,
+    losses: &mut Losses,
 ) -> Result<()> {
     let mut part: Option<PartWriter> = None;
     for batch in segment {
@@ -133,7 +140,7 @@ fn roll_segment(
                 }
             }
             Err(error @ (RecordError::Damaged { .. } | RecordError::Arrow { .. })) => {
-                damage.push(told(&error));
+                losses.add(table, told(&error));
             }
             Err(error) => {
                 part.into_iter().for_each(|part| part.abandon(disk));
@@ -141,7 +148,20 @@ fn roll_segment(
             }
         }
     }
-    part.map_or(Ok(()), |part| part.finish(disk))
+    match part {
+        Some(part) => part.finish(disk),
+        None => forget_unfinished(run, disk, table, slot),
+    }
+}
+
+/// Removes the part that the writer had begun of a segment without rows: without its segment it would tell of rows that
+/// are lost.
+fn forget_unfinished(run: &Run, disk: &dyn Disk, table: &str, slot: Slot) -> Result<()> {
+    let path = slot.unfinished_part(run.dir(), table);
+    match disk.remove(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| RecordError::io("remove", &path, source)),
+    }
 }
 
 /// An error with its cause, on one line.
@@ -150,7 +170,7 @@ fn told(error: &RecordError) -> String {
 }
 
 /// The released requests that have no row.
-fn interrupted(run: &Run, damage: &mut Vec<String>) -> Result<BTreeMap<Key, Released>> {
+fn interrupted(run: &Run, losses: &mut Losses) -> Result<BTreeMap<Key, Released>> {
     let mut released: BTreeMap<Key, Released> = BTreeMap::new();
     let mut note = |release: ReleaseRecord| {
         let known = released.entry((release.row, release.copy));
@@ -160,9 +180,11 @@ fn interrupted(run: &Run, damage: &mut Vec<String>) -> Result<BTreeMap<Key, Rele
             .insert(release.attempt, release);
     };
     for slot in layout::segments(run.dir(), ReleaseRecord::NAME)? {
-        read_releases(run, slot, damage, &mut note)?;
+        read_releases(run, slot, losses, &mut note)?;
     }
-    departures::read(run.dir())?.into_iter().for_each(&mut note);
+    let departures = departures::read(run.dir())?;
+    departures.releases.into_iter().for_each(&mut note);
+    departures.damage.into_iter().for_each(|damage| losses.add(losses::DEPARTURES, damage));
     if released.is_empty() {
         return Ok(released);
     }
@@ -181,7 +203,7 @@ fn is_planned(phase: Phase) -> bool {
 fn read_releases(
     run: &Run,
     slot: Slot,
-    damage: &mut Vec<String>,
+    losses: &mut Losses,
     note: &mut dyn FnMut(ReleaseRecord),
 ) -> Result<()> {
     let path = slot.segment(run.dir(), ReleaseRecord::NAME);
@@ -200,7 +222,7 @@ fn read_releases(
                 }
             }
             Err(error @ (RecordError::Damaged { .. } | RecordError::Arrow { .. })) => {
-                damage.push(told(&error))
+                losses.add(ReleaseRecord::NAME, told(&error))
             }
             Err(error) => return Err(error),
         }
@@ -287,6 +309,8 @@ fn table<T: Table>(run: &Run, disk: &Arc<dyn Disk>) -> Result<TableWriter<T>> {
 struct Count {
     tally: Tally,
     attempts: u64,
+    /// Attempts that requests of the status ok took.
+    attempts_of_ok: u64,
     missing: Vec<Missing>,
     last_row: Option<u64>,
     last_end_ns: Option<i64>,
@@ -316,6 +340,9 @@ impl Count {
 
     fn add(&mut self, request: &RequestRecord) {
         self.tally.add(request.phase, request.status, request.reason);
+        if request.status == RequestStatus::Ok {
+            self.attempts_of_ok += u64::from(request.attempts);
+        }
         self.last_end_ns = self.last_end_ns.max(request.end_ns);
         if is_planned(request.phase) && request.attempts > 0 {
             self.last_row = self.last_row.max(Some(request.row));
@@ -328,8 +355,10 @@ impl Count {
 }
 
 /// Counts everything anew, completes the manifest and removes the journal.
-fn close(run: &Run, disk: &dyn Disk, closed_unix_ns: i64, damage: Vec<String>) -> Result<Recovery> {
+fn close(run: &Run, disk: &dyn Disk, closed_unix_ns: i64, mut losses: Losses) -> Result<Recovery> {
     let count = Count::of(run)?;
+    losses.check_attempts(run.dir(), count.attempts_of_ok, count.attempts);
+    let Losses { named: damage, unsent_certain } = losses;
     let mut manifest = run.manifest().clone();
     let outcome = manifest.outcome.get_or_insert_default();
     count.tally.write_to(outcome);
@@ -359,5 +388,6 @@ fn close(run: &Run, disk: &dyn Disk, closed_unix_ns: i64, damage: Vec<String>) -
         flushed_ns: count.flushed_ns,
         released_ns: count.released_ns,
         damage,
+        unsent_certain,
     })
 }

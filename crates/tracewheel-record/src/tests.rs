@@ -3,6 +3,7 @@
 mod cut;
 mod full;
 mod golden;
+mod losses;
 mod manifest;
 mod recovery;
 mod reference;
@@ -107,7 +108,9 @@ fn writer_on(
     let mut manifest = manifest;
     manifest.id = "run".to_owned();
     manifest.clock.start_unix_ns = 1_790_000_000_000_000_000;
-    RunWriter::begin(runs_dir, manifest, options, disk)
+    let writer = RunWriter::begin(runs_dir, manifest, options, disk)?;
+    writer.departures(0, 1)?;
+    Ok(writer)
 }
 
 fn writer(runs_dir: &Path, entries: &[Entry], options: WriterOptions) -> RunWriter {

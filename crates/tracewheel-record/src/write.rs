@@ -448,5 +448,8 @@ pub(crate) fn remove_journal(disk: &dyn Disk, run: &Path) -> Result<()> {
         let path = journal.join(name);
         disk.remove(&path).map_err(|source| RecordError::io("remove", &path, source))?;
     }
-    std::fs::remove_dir(&journal).map_err(|source| RecordError::io("remove", &journal, source))
+    match std::fs::remove_dir(&journal) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| RecordError::io("remove", &journal, source)),
+    }
 }

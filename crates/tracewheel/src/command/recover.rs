@@ -33,6 +33,8 @@ struct Told<'a> {
     flushed_ns: Option<i64>,
     last_release_ns: Option<i64>,
     damage: &'a [String],
+    /// Whether what is counted as unsent never left for certain.
+    unsent_certain: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -54,7 +56,7 @@ impl From<&Missing> for Row {
 /// Closes a run whose writer died and says what is missing from it.
 pub(crate) fn run(args: &RecoverArgs, output: &Output) -> Result<Exit, Failure> {
     let run = &args.run;
-    if is_empty(run) {
+    if Run::is_stillborn(run).or_exit(Exit::Usage)? {
         let notice =
             "its process died before anything was sent: there is nothing to recover, the folder can go";
         output.note(&format!("{}: {notice}", run.display()));
@@ -109,11 +111,6 @@ pub(crate) fn quoted(path: &Path) -> String {
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Whether a folder is a run whose process died before its manifest was written, which is before the first send.
-fn is_empty(run: &Path) -> bool {
-    !run.join("manifest.json").exists() && run.join("requests").is_dir()
-}
-
 fn unchanged(args: &RecoverArgs, state: &'static str, output: &Output) -> Result<Exit, Failure> {
     if args.json {
         output.json(&Told {
@@ -127,6 +124,7 @@ fn unchanged(args: &RecoverArgs, state: &'static str, output: &Output) -> Result
             flushed_ns: None,
             last_release_ns: None,
             damage: &[],
+            unsent_certain: None,
         })?;
     }
     Ok(Exit::Done)
@@ -172,6 +170,7 @@ fn told<'a>(run: &'a Path, planned: u64, recovery: &'a Recovery) -> Told<'a> {
         flushed_ns: recovery.flushed_ns,
         last_release_ns: recovery.released_ns,
         damage: &recovery.damage,
+        unsent_certain: Some(recovery.unsent_certain),
     }
 }
 
@@ -206,7 +205,12 @@ fn write_all(out: &mut String, run: &Path, planned: u64, recovery: &Recovery) ->
     if unsent > 0 {
         let after =
             recovery.last_row.map_or(String::new(), |row| format!("; the last row that left is {row}"));
-        writeln!(out, "  {:<12} {unsent} requests never left{after}", "unsent")?;
+        let left = if recovery.unsent_certain {
+            "never left"
+        } else {
+            "are not known to have left, but may have: what would tell is lost, see below"
+        };
+        writeln!(out, "  {:<12} {unsent} requests {left}{after}", "unsent")?;
     }
     for damage in &recovery.damage {
         writeln!(out, "  {:<12} {damage}", "lost")?;

@@ -203,4 +203,8 @@ fn a_run_that_is_being_written_is_neither_recovered_nor_read() {
     assert!(request.strata.operation.is_some(), "the strata come from the timeline, which still lies there");
     assert_eq!(place.json(0, &["recover", path, "--json"])["state"], "closed");
     place.expect(0, &["inspect", path, "--json"]);
+    // Without its manifest it is no empty run, and a folder that is no run is none either.
+    std::fs::remove_file(run.join("manifest.json")).unwrap();
+    assert!(place.fails(2, &["recover", path]).contains("recorded parts or a journal but no manifest"));
+    assert!(place.fails(2, &["recover", "."]).contains("is no run directory"));
 }
