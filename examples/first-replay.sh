@@ -15,9 +15,10 @@ trap '[ -z "$mock" ] || kill "$mock" 2>/dev/null || true' EXIT
 
 # Starts a mock on a free port, with what further arguments say; its address, which it prints, is in $target.
 start_mock() {
+  rm -f mock.url # the last one's address must not be taken for this one's
   "$tracewheel" mock --listen 127.0.0.1:0 "$@" >mock.url &
   mock=$!
-  until target=$(grep 'http://' mock.url); do
+  until target=$(grep 'http://' mock.url 2>/dev/null); do
     kill -0 "$mock" # a mock that ended by itself ends this script
     sleep 0.1
   done
@@ -38,7 +39,7 @@ stop_mock
 head -n 1 gateway.jsonl
 
 echo "== 2. the log becomes a timeline"
-"$tracewheel" ingest gateway.jsonl -o yesterday.parquet --ttft-kind token \
+"$tracewheel" ingest gateway.jsonl -o yesterday.parquet --ttft-kind first_chunk \
   --map 'arrival=ts,request_id=request_id,attempt=retry_count,status=status,stream=stream' \
   --map 'input_tokens=prompt_tokens,output_tokens=completion_tokens,cached_tokens=cached_tokens' \
   --map 'ttft=ttft_ms:ms,e2e=duration_ms:ms'

@@ -103,7 +103,7 @@ fn production(p: &ProductionStats, style: Style) -> String {
     if !statuses.is_empty() {
         about.push(("http status", statuses.join(", ")));
     }
-    about.push(("errors", count(p.errors)));
+    about.push(("error classes", count(p.errors)));
     about.push(("logged retries", count(p.attempts.retry_rows)));
     text + &pairs(&about, style)
 }

@@ -131,12 +131,16 @@ impl Endpoint {
         HeaderValue::from_str(&self.authority).expect("an authority that was parsed is a valid header value")
     }
 
-    /// Origin form of a request's target: the base path, then `path` (which begins with a slash).
+    /// Origin form of a request's target: the base path, then `path` (which begins with a slash). A version that both
+    /// name stands there once: clients' base URLs end with `/v1`, and so begins `path`.
     ///
     /// # Errors
     /// `path` is not the path of a URL.
     pub fn uri(&self, path: &str) -> Result<Uri, http::uri::InvalidUri> {
-        format!("{}{path}", self.base_path).parse()
+        let version = path.match_indices('/').nth(1).map(|(end, _)| &path[..end]);
+        let version = version.filter(|version| version.starts_with("/v"));
+        let base = version.and_then(|version| self.base_path.strip_suffix(version));
+        format!("{}{path}", base.unwrap_or(&self.base_path)).parse()
     }
 
     /// All addresses of the host, in the system's order. Blocks; meant for set-up.
@@ -178,6 +182,9 @@ mod tests {
         let endpoint = Endpoint::parse("http://[::1]:8000/prefix/").unwrap();
         assert_eq!((endpoint.host(), endpoint.port()), ("::1", 8000));
         assert_eq!(endpoint.uri("/v1/x").unwrap().path(), "/prefix/v1/x");
+        let versioned = Endpoint::parse("http://h/openai/v1/").unwrap();
+        assert_eq!(versioned.uri("/v1/x").unwrap().path(), "/openai/v1/x");
+        assert_eq!(Endpoint::parse("http://h/v2").unwrap().uri("/v1/x").unwrap().path(), "/v2/v1/x");
         assert_eq!(endpoint.host_header(), "[::1]:8000");
         assert_eq!(endpoint.resolve().unwrap()[0].to_string(), "[::1]:8000");
         let plain = Endpoint::parse("http://localhost").unwrap();

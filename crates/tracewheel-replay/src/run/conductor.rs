@@ -274,7 +274,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let halt = self.shared.halt();
         if halt > Halt::Running && self.progress.told != Some(halt) && !worker_died() {
             self.progress.told = Some(halt);
-            tracing::warn!(how = ?halt, why = ?self.shared.aborted(), "the run is being ended");
+            tracing::info!(how = ?halt, why = ?self.shared.aborted(), "the run is being ended");
             for hand in &self.hands {
                 // A full queue means that it will look soon anyway.
                 let _busy = hand.try_send(Command::Look);
