@@ -66,6 +66,8 @@ pub struct ReplayConfig {
     pub record: RecordOptions,
     /// Largest response body that is kept; a longer one fails its attempt.
     pub max_response_bytes: u64,
+    /// Bytes that all answers under way and not yet recorded may hold; above it, those that exceed a fair share fail.
+    pub max_held_bytes: u64,
     /// Connections opened before the first request is due. Without it: from the plan's rate.
     pub warm_connections: Option<u32>,
     /// Connections open at once, at most. A request that finds none waits, which counts as lateness. `None`: no limit.
@@ -111,7 +113,8 @@ impl Default for ReplayConfig {
             look_ahead: LookAhead::default(),
             recorder_queue: RecorderQueue::default(),
             record: RecordOptions::default(),
-            max_response_bytes: 64 << 20,
+            max_response_bytes: 8 << 20,
+            max_held_bytes: 256 << 20,
             warm_connections: None,
             max_connections: None,
             prime_concurrency: 4,

@@ -53,6 +53,8 @@ pub struct RunReport {
     pub stopped_after_ns: Option<i64>,
     /// Why the run gave up on the target, if it did.
     pub gave_up: Option<String>,
+    /// Why no figure of this run says anything: every answer that ended well held no output.
+    pub no_output: Option<String>,
     /// The first request that failed, if any did.
     pub first_failure: Option<FirstFailure>,
     /// What the reader should know before trusting the figures.

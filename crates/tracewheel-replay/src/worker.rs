@@ -212,7 +212,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
             Arc::clone(&clock),
             WaiterOptions { max_spin_ns: 0, max_spin_percent: 0 },
         )?,
-        slots: Slots::new(clock, Arc::clone(&target), rules.limits, connection_numbers),
+        slots: Slots::new(clock, Arc::clone(&target), rules.limits.clone(), connection_numbers),
         shared,
         outbox,
         departures,

@@ -412,6 +412,53 @@ fn an_answer_above_the_limit_fails_its_request_and_keeps_no_more_than_the_limit(
 }
 
 #[test]
+fn floods_end_as_what_they_are_and_the_run_goes_on() {
+    let page = |head: &str, piece: &str, times| -> &'static [u8] {
+        format!(
+            "HTTP/1.1 {head}\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{}",
+            piece.repeat(times)
+        )
+        .leak()
+        .as_bytes()
+    };
+    let error = page("500 Internal Server Error", "0123456789abcdef", 64 << 10);
+    let line = page("200 OK", "data: 0123456789", 1 << 20);
+    let kinds = [(error, Reason::Http5xx, "0123"), (line, Reason::LimitExceeded, "limit")];
+    let replies = kinds.iter().cycle().take(12).map(|(bytes, ..)| Reply::Bytes(bytes)).collect();
+    let finished = one_each(replies, |config| ReplayConfig { max_held_bytes: 4 << 20, ..config });
+    let ends = ends(&finished);
+    for (row, (_, reason, said)) in kinds.iter().cycle().take(12).enumerate() {
+        assert_eq!(ends[row], (RequestStatus::Failed, Some(*reason)), "row {row}");
+        let body = error_body(&finished, row as u64);
+        assert!(body.contains(said) && body.len() <= 2_048, "{body}");
+        let attempt = finished.attempts_of(finished.request(row as u64))[0];
+        let read: u64 = attempt.reads.iter().map(|read| u64::from(read.bytes)).sum();
+        assert!(
+            *reason != Reason::Http5xx || read < 1 << 20,
+            "an error's body is not read to its end: {read}"
+        );
+    }
+    assert_eq!(ends[12], (RequestStatus::Ok, None), "the run goes on");
+}
+
+#[test]
+fn good_answers_without_output_are_warned_of() {
+    let empty = || Reply::StreamOf("data: {\"choices\":[]}\n\ndata: [DONE]\n\n");
+    let some = one_each(vec![empty(), empty()], |config| config);
+    assert_eq!(some.report.counts.ok, 3);
+    let told = "2 of 3 good answers held no output (rows 0, 1): is the endpoint healthy?";
+    assert!(some.report.warnings.iter().any(|line| line.starts_with(told)), "{:?}", some.report.warnings);
+    assert_eq!(some.run.manifest().warnings, some.report.warnings);
+    assert_eq!(some.report.no_output, None);
+    let server = Server::start(move |_| empty());
+    let all = Bench::even(5, MS).run(&config(&server));
+    assert!(all.report.no_output.unwrap().contains("5 of 5 good answers held no output (rows 0, 1, 2, ...)"));
+    let well = Bench::even(2, MS).run(&config(&Server::start(|_| ok())));
+    assert_eq!(well.report.no_output, None);
+    assert!(!well.report.warnings.iter().any(|line| line.contains("no output")));
+}
+
+#[test]
 fn requests_below_the_limit_of_failures_in_a_row_do_not_end_the_run() {
     let server = Server::start(|heard| match u64::from_str_radix(&heard.id, 16).unwrap() % 2 {
         0 => Reply::Status(500, "", ""),

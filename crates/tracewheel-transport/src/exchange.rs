@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use hyper::client::conn::TrySendError;
 use tracewheel_clock::{Clock, RunNs};
 use tracewheel_net::{ReadStamp, WriteMarks};
 
+use crate::budget::{BodyBudget, Held};
 use crate::connection::{H1Connection, RequestBody};
 use crate::error::{Broken, ExchangeError, ExchangeErrorKind, broken, chain, foreign, shown};
 use crate::request::PreparedRequest;
@@ -27,17 +29,26 @@ type HeadFuture = Pin<
 const ROUNDS: u32 = 16;
 
 /// Bounds of one exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ExchangeLimits {
     /// Largest body that is accepted, in bytes.
     pub max_body_bytes: u64,
+    /// The same for an answer whose status is none of success: no more is kept, the connection is closed.
+    pub max_error_body_bytes: u64,
     /// Most reads that an answer may take: each is remembered, and a body of single bytes has as many as it is long.
     pub max_reads: u32,
+    /// What all answers may hold together; `None`: no bound.
+    pub budget: Option<Arc<BodyBudget>>,
 }
 
 impl Default for ExchangeLimits {
     fn default() -> Self {
-        ExchangeLimits { max_body_bytes: 64 << 20, max_reads: 1 << 19 }
+        ExchangeLimits {
+            max_body_bytes: 8 << 20,
+            max_error_body_bytes: 64 << 10,
+            max_reads: 1 << 19,
+            budget: None,
+        }
     }
 }
 
@@ -82,6 +93,8 @@ pub struct ExchangeOutcome {
     pub error: Option<ExchangeError>,
     /// Whether the connection can carry another exchange.
     pub reusable: bool,
+    /// What the answer holds of the budget for all of them.
+    pub held: Held,
 }
 
 impl ExchangeOutcome {
@@ -130,6 +143,7 @@ impl Exchange {
         response: HeadFuture,
         limits: ExchangeLimits,
     ) -> Self {
+        let held = Held::of(limits.budget.clone());
         Exchange {
             connection,
             request,
@@ -148,6 +162,7 @@ impl Exchange {
                 end_ns: None,
                 error: None,
                 reusable: false,
+                held,
             },
         }
     }
@@ -275,9 +290,9 @@ impl Exchange {
 
     fn take_body(&mut self, data: &Bytes) -> Step {
         let end_offset = (self.outcome.body.len() + data.len()) as u64;
-        if end_offset > self.limits.max_body_bytes {
-            let detail = format!("the limit is {} bytes", self.limits.max_body_bytes);
-            return self.end(Some(ExchangeError { kind: ExchangeErrorKind::BodyTooLarge, detail }));
+        let most = self.max_body_bytes();
+        if end_offset > most {
+            return self.too_large(format!("the limit is {most} bytes"));
         }
         if data.is_empty() {
             return Step::Advanced;
@@ -289,7 +304,32 @@ impl Exchange {
             Some(mark) if mark.read == read => mark.end_offset = end_offset,
             _ => self.outcome.marks.push(BodyMark { end_offset, read }),
         }
+        let holds = self.holds();
+        if !self.outcome.held.grow_to(holds) {
+            let most = self.limits.budget.as_ref().map_or(0, |budget| budget.max_bytes());
+            return self.too_large(format!(
+                "the limit is {most} bytes for all answers under way (this one held too large a share)"
+            ));
+        }
         Step::Advanced
+    }
+
+    /// Of an error's body nobody wants more than its beginning.
+    fn max_body_bytes(&self) -> u64 {
+        let good = self.outcome.response.as_ref().is_none_or(|head| head.status.is_success());
+        let most = self.limits.max_body_bytes;
+        if good { most } else { most.min(self.limits.max_error_body_bytes) }
+    }
+
+    fn too_large(&mut self, detail: String) -> Step {
+        self.end(Some(ExchangeError { kind: ExchangeErrorKind::BodyTooLarge, detail }))
+    }
+
+    /// Bytes that the answer takes in memory.
+    fn holds(&self) -> u64 {
+        let outcome = &self.outcome;
+        let stamps = outcome.reads.capacity() * size_of::<ReadStamp>();
+        (outcome.body.capacity() + stamps + outcome.marks.capacity() * size_of::<BodyMark>()) as u64
     }
 
     fn last_read(&self) -> u32 {

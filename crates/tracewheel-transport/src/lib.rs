@@ -12,6 +12,7 @@
 //!
 //! Time-outs come from outside: a caller that has waited long enough calls [`Exchange::abort`]. No timer runs here.
 
+mod budget;
 mod connection;
 mod endpoint;
 mod error;
@@ -19,6 +20,7 @@ mod exchange;
 mod io;
 mod request;
 
+pub use crate::budget::{BodyBudget, Held};
 pub use crate::connection::{ConnectStamps, H1Connection, Opening};
 pub use crate::endpoint::{Endpoint, EndpointError};
 pub use crate::error::{ConnectError, ConnectErrorKind, ExchangeError, ExchangeErrorKind};

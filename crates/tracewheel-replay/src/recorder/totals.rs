@@ -15,6 +15,8 @@ use super::decode::Decoded;
 
 /// Characters of the first failure's words that are told.
 const SAID_CHARS: usize = 300;
+/// Rows named of requests without output.
+const SILENT_ROWS: usize = 3;
 /// Different names kept of models, fingerprints and servers.
 const MAX_NAMES: usize = 32;
 
@@ -46,6 +48,12 @@ pub(crate) struct Totals {
     pub(crate) fingerprints: BTreeSet<String>,
     pub(crate) servers: BTreeSet<String>,
     pub(crate) local_failures: u64,
+    /// Requests that ended well although no output event came.
+    pub(crate) silent: u64,
+    /// The first rows of them.
+    pub(crate) silent_rows: Vec<u64>,
+    /// Requests that ended well.
+    pub(crate) well: u64,
     /// Whether every read carried a kernel stamp; `None` before the first read.
     pub(crate) kernel_stamps: Option<bool>,
     pub(crate) clock: ClockTrack,
@@ -175,6 +183,13 @@ impl Totals {
             self.cached_reported_by += 1;
         }
         if record.status == RequestStatus::Ok {
+            self.well += 1;
+            if record.first_output_ns.is_none() {
+                self.silent += 1;
+                if self.silent_rows.len() < SILENT_ROWS {
+                    self.silent_rows.push(record.row);
+                }
+            }
             if let Some(first) = record.first_output_ns {
                 self.ttft.record(first - record.due_ns);
             }

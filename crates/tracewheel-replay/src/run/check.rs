@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tracewheel_clock::{Clock, RunClock};
 use tracewheel_protocol::{PROVIDERS, Provider, provider};
 use tracewheel_timeline::vocab::Operation;
-use tracewheel_transport::{Endpoint, ExchangeLimits, TlsClient, TlsRoots};
+use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, TlsClient, TlsRoots};
 use tracewheel_workload::Plan;
 
 use crate::machine;
@@ -50,6 +50,8 @@ impl Checked {
 
 /// Descriptors kept for what is no connection: the run's files, timers, event loops, the terminal.
 const OWN_DESCRIPTORS: u64 = 48;
+/// Connections that a run must be able to open, unless it is told to make do with fewer.
+const MIN_CONNECTIONS: u64 = 16;
 /// Most sending threads: each is a runtime with its own wheel and queue.
 const MAX_WORKERS: u16 = 1024;
 
@@ -71,6 +73,8 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
         return Err(refuse("model", problem));
     }
+    let descriptors = machine::raise_descriptor_limit();
+    enough_descriptors(descriptors, config)?;
     let (tls, roots) = tls(&endpoint, config)?.unzip();
     let clock = RunClock::start();
     let before = clock.now();
@@ -86,7 +90,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     };
     let workers = workers(config);
     Ok(Checked {
-        rules: Arc::new(rules(config, plan.header().options.seed, workers)),
+        rules: Arc::new(rules(config, plan.header().options.seed, workers, descriptors)),
         nonce: config.nonce.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
         target: Arc::new(target),
         provider,
@@ -184,16 +188,37 @@ fn workers(config: &ReplayConfig) -> u32 {
     wanted.min(bound).max(1)
 }
 
-fn rules(config: &ReplayConfig, seed: u64, workers: u32) -> Rules {
+fn rules(config: &ReplayConfig, seed: u64, workers: u32, descriptors: Option<u64>) -> Rules {
+    // What waits for the recorder is held too: half of its queue, so that a flooding target never looks like a slow disk.
+    let held = config.max_held_bytes.min(config.recorder_queue.bytes / 2);
     Rules {
         retry: config.retry.clone(),
         seed,
         request_timeout_ns: config.request_timeout_ns,
         connect_timeout_ns: config.connect_timeout_ns,
         cancel_as_recorded: config.cancel_as_recorded,
-        limits: ExchangeLimits { max_body_bytes: config.max_response_bytes, ..ExchangeLimits::default() },
-        descriptor_room: descriptor_room(machine::raise_descriptor_limit(), workers),
+        limits: ExchangeLimits {
+            max_body_bytes: config.max_response_bytes,
+            budget: Some(BodyBudget::new(held)),
+            ..ExchangeLimits::default()
+        },
+        descriptor_room: descriptor_room(descriptors, workers),
         max_connections: config.max_connections.map_or(usize::MAX, |most| (most / workers).max(1) as usize),
+    }
+}
+
+/// Refuses a run that could hardly open a connection (after the soft limit was raised to the hard one).
+fn enough_descriptors(limit: Option<u64>, config: &ReplayConfig) -> Result<(), ReplayError> {
+    let wanted = config.max_connections.map_or(MIN_CONNECTIONS, u64::from).min(MIN_CONNECTIONS);
+    match limit {
+        Some(limit) if limit.saturating_sub(OWN_DESCRIPTORS) < wanted => Err(refuse(
+            "connections",
+            format!(
+                "this process may open {limit} files, {OWN_DESCRIPTORS} of which the run itself needs: raise the hard limit (ulimit -n) to {} at least",
+                OWN_DESCRIPTORS + wanted
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -252,5 +277,16 @@ mod tests {
         assert_eq!(descriptor_room(Some(1_048), 2), 500);
         assert_eq!(descriptor_room(Some(10), 2), 1, "one connection is always tried");
         assert!(descriptor_room(None, 1) > 1 << 30);
+    }
+
+    #[test]
+    fn a_hard_limit_that_leaves_hardly_a_connection_is_refused_by_its_name() {
+        let told = enough_descriptors(Some(63), &ReplayConfig::default()).unwrap_err().to_string();
+        assert!(told.contains("may open 63 files") && told.contains("(ulimit -n) to 64"), "{told}");
+        assert!(enough_descriptors(Some(64), &ReplayConfig::default()).is_ok());
+        assert!(enough_descriptors(None, &ReplayConfig::default()).is_ok());
+        let few = ReplayConfig { max_connections: Some(2), ..ReplayConfig::default() };
+        assert!(enough_descriptors(Some(50), &few).is_ok());
+        assert!(enough_descriptors(Some(49), &few).is_err());
     }
 }

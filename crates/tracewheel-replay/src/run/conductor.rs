@@ -10,6 +10,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_record::{Manifest, RecordError};
+use tracewheel_timeline::vocab::Operation;
 use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, WorkloadError};
 
@@ -18,7 +19,7 @@ use crate::histogram::quantiles;
 use crate::manifest::{complete, per_second, primes};
 use crate::message::ReadyRequest;
 use crate::prefetch::{Budget, Predicted, Prefetch, Renderer};
-use crate::recorder::{Live, Recorded};
+use crate::recorder::{Live, Recorded, Totals};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::{Answer, Command, ConnectFailure, Pace, connect_reason};
 use crate::{
@@ -389,10 +390,15 @@ pub(super) fn report(
             .map(|(stopped, start)| stopped - start)
             .filter(|after| *after >= 0),
         gave_up: conducted.gave_up.clone(),
+        no_output: None,
         first_failure: totals.first_failure.clone(),
         warnings: Vec::new(),
     };
     manifest.warnings.extend(warnings(&report, totals.local_failures));
+    if let Some(told) = without_output(totals, plan) {
+        report.no_output = (totals.silent == totals.well).then(|| told.clone());
+        manifest.warnings.push(told);
+    }
     report.warnings.clone_from(&manifest.warnings);
     let summary = recorded.finish(&manifest, shared.clock.as_ref())?;
     let counts = summary.counts;
@@ -406,6 +412,22 @@ pub(super) fn report(
         unsent: counts.unsent,
     };
     Ok(report)
+}
+
+/// What is wrong with answers that ended well and held nothing, where text was asked for.
+fn without_output(totals: &Totals, plan: &Plan) -> Option<String> {
+    let bears_none = |operation| matches!(operation, Operation::Embeddings | Operation::Http);
+    let text_asked = !plan.survey().operations.iter().any(|found| bears_none(found.operation));
+    (totals.silent > 0 && text_asked).then(|| {
+        let rows: Vec<String> = totals.silent_rows.iter().map(u64::to_string).collect();
+        let more = if totals.silent > rows.len() as u64 { ", ..." } else { "" };
+        format!(
+            "{} of {} good answers held no output (rows {}{more}): is the endpoint healthy? They count as ok and have no TTFT",
+            totals.silent,
+            totals.well,
+            rows.join(", ")
+        )
+    })
 }
 
 fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {

@@ -191,7 +191,7 @@ impl Slots {
                 connected_ns: stamps.connected_ns.0,
                 tls_ns: stamps.tls_ns.map(|at| at.0),
             };
-            let mut exchange = Box::new(connection.arm(request, self.limits));
+            let mut exchange = Box::new(connection.arm(request, self.limits.clone()));
             let waker = place.waker.begin_poll();
             if exchange.poll_armed(&mut Context::from_waker(waker)).is_pending() {
                 place.life = Life::Busy { exchange, flight, released: false };

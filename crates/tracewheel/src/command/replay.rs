@@ -101,7 +101,7 @@ fn told_stop(report: &RunReport) -> String {
 /// Why no request was answered, for the person at the terminal.
 fn why_in_vain(report: &RunReport) -> String {
     let run = report.run_dir.display();
-    let why = report.gave_up.as_deref().unwrap_or("no request was answered");
+    let why = report.gave_up.as_deref().or(report.no_output.as_deref()).unwrap_or("no request was answered");
     let mut told = why.to_owned();
     if !report.reasons.is_empty() {
         let reasons: Vec<String> =
@@ -142,8 +142,8 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
     outcome.map_err(|error| {
         if let Some(run) = left_open(&error, &runs) {
             let run = recover::quoted(&run);
-            output
-                .note(&format!("what was recorded is kept: free the disk, then `tracewheel recover {run}`"));
+            let remedy = if out_of_files(&error) { "raise ulimit -n" } else { "free the disk" };
+            output.note(&format!("what was recorded is kept: {remedy}, then `tracewheel recover {run}`"));
         }
         failure(error)
     })
@@ -172,6 +172,19 @@ fn plan_unless_stopped(timeline: PathBuf, options: PlanOptions, stop: &StopSigna
     Err(failure(ReplayError::Stopped))
 }
 
+/// Whether a limit on open files is behind an error.
+fn out_of_files(error: &ReplayError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if code.is_some_and(|code| [nix::libc::EMFILE, nix::libc::ENFILE].contains(&code)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 /// The run that an error left open under `runs`, if any.
 fn left_open(error: &ReplayError, runs: &Path) -> Option<PathBuf> {
     let ReplayError::Record { source } = error else { return None };
@@ -194,7 +207,10 @@ pub(crate) fn exit_of(report: &RunReport) -> Exit {
     let counts = &report.counts;
     if report.stopped != StopLevel::Running {
         Exit::Interrupted
-    } else if report.gave_up.is_some() || (counts.ok + counts.cancelled == 0 && counts.planned > 0) {
+    } else if report.gave_up.is_some()
+        || report.no_output.is_some()
+        || (counts.ok + counts.cancelled == 0 && counts.planned > 0)
+    {
         Exit::Target
     } else {
         Exit::Done

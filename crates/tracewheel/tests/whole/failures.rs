@@ -180,7 +180,7 @@ fn a_run_that_needs_more_files_than_it_may_open_says_so_and_is_recorded_all_the_
     });
     let binary = env!("CARGO_BIN_EXE_tracewheel");
     let script = format!(
-        "ulimit -n 60; exec {binary} replay t.parquet --target {hanging} --protocol openai-chat --model m \
+        "ulimit -n 70; exec {binary} replay t.parquet --target {hanging} --protocol openai-chat --model m \
          --speed 100 --timeout 1s --json"
     );
     let mut shell = std::process::Command::new("sh");
