@@ -172,12 +172,16 @@ fn plan_unless_stopped(timeline: PathBuf, options: PlanOptions, stop: &StopSigna
     Err(failure(ReplayError::Stopped))
 }
 
+/// Linux's numbers of the errors "too many open files", in the system and in the process.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 /// Whether a limit on open files is behind an error.
 fn out_of_files(error: &ReplayError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
         let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
-        if code.is_some_and(|code| [nix::libc::EMFILE, nix::libc::ENFILE].contains(&code)) {
+        if code.is_some_and(|code| [ENFILE, EMFILE].contains(&code)) {
             return true;
         }
         next = error.source();
