@@ -109,16 +109,55 @@ pub enum RecordError {
     },
     /// Parts of a closed run are not there.
     #[error(
-        "{} holds {found} parts, the run was closed with {expected}: bring them back, the run is not whole without them",
+        "{} holds {found} parts, the run was closed with {expected}, and {missing} is not there: \
+         bring them back, the run is not whole without them",
         path.display()
     )]
     PartsMissing {
         /// The table's directory.
         path: PathBuf,
+        /// The first part that is not there, by the numbers.
+        missing: String,
         /// Parts found.
         found: u64,
         /// Parts that the run was closed with, at least.
         expected: u64,
+    },
+    /// A closed run has parts that it was not closed with.
+    #[error(
+        "{} is none of the parts that the run was closed with: there were {expected}, now there are {found}; take it out",
+        path.display()
+    )]
+    PartUnknown {
+        /// The last part of the table.
+        path: PathBuf,
+        /// Parts found.
+        found: u64,
+        /// Parts that the run was closed with.
+        expected: u64,
+    },
+    /// A part is of another run.
+    #[error("{} is a part of the run {found}, the manifest is that of the run {expected}: take it out", path.display())]
+    OtherRun {
+        /// The part.
+        path: PathBuf,
+        /// Id of the run that the part is of.
+        found: String,
+        /// Id of the run, as its manifest says.
+        expected: String,
+    },
+    /// The parts of a closed run hold other rows than it was closed with.
+    #[error(
+        "{} holds {rows} rows, its manifest says {told}: bring back the parts and the manifest that belong together",
+        path.display()
+    )]
+    RowsDiffer {
+        /// The table's directory.
+        path: PathBuf,
+        /// Rows of its parts.
+        rows: u64,
+        /// Rows by the manifest's outcome.
+        told: u64,
     },
     /// A column is missing or of another type than the schema says.
     #[error("{}: column {column} is {found}, expected {expected}", path.display())]

@@ -55,7 +55,12 @@ impl Slot {
 
     /// The finished part.
     pub(crate) fn part(self, run: &Path, table: &str) -> PathBuf {
-        run.join(table).join(format!("part-{}-{}.parquet", self.shard, self.number))
+        run.join(table).join(self.part_name())
+    }
+
+    /// The name of the finished part.
+    pub(crate) fn part_name(self) -> String {
+        format!("part-{}-{}.parquet", self.shard, self.number)
     }
 
     /// The part while it is written.
@@ -91,9 +96,9 @@ pub(crate) fn segments(run: &Path, table: &str) -> Result<BTreeSet<Slot>> {
     Ok(names(&run.join(JOURNAL))?.iter().filter_map(|name| parse_segment(name, table)).collect())
 }
 
-/// Number of the finished parts of a table.
-pub(crate) fn parts(run: &Path, table: &str) -> Result<u64> {
-    Ok(names(&run.join(table))?.iter().filter(|name| parse_part(name).is_some()).count() as u64)
+/// The finished parts of a table in their order.
+pub(crate) fn parts(run: &Path, table: &str) -> Result<BTreeSet<Slot>> {
+    Ok(names(&run.join(table))?.iter().filter_map(|name| parse_part(name)).collect())
 }
 
 /// The slots whose parts were being written, whether or not anything came of them.

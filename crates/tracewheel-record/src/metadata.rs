@@ -16,7 +16,7 @@ const KIND: &str = "run";
 /// Name of the file's table.
 const TABLE: &str = "tracewheel.table";
 /// Id of the file's run.
-const RUN_ID: &str = "tracewheel.run_id";
+pub(crate) const RUN_ID: &str = "tracewheel.run_id";
 
 /// The schema of a table as it is written, metadata included.
 pub(crate) fn schema<T: Table>(run_id: &str, tool_version: &str) -> SchemaRef {

@@ -10,7 +10,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::metadata::{KeyValue, ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
@@ -153,6 +153,25 @@ fn is_ascending(path: &[String]) -> bool {
     path.last().is_some_and(|name| {
         name.ends_with("_ns") || name.ends_with("bytes") || matches!(name.as_str(), "row" | "read" | "second")
     })
+}
+
+/// What the end of a part says.
+pub(crate) struct Stamp {
+    /// Id of its run, where it says one.
+    pub(crate) run_id: Option<String>,
+    /// Its rows.
+    pub(crate) rows: u64,
+}
+
+/// Reads what the end of a part says.
+pub(crate) fn stamp(path: &Path) -> Result<Stamp> {
+    let file = File::open(path).map_err(|source| RecordError::io("open", path, source))?;
+    let read = ParquetMetaDataReader::new().parse_and_finish(&file);
+    let read = read.map_err(|source| RecordError::parquet(path, source))?;
+    let footer = read.file_metadata();
+    let mut pairs = footer.key_value_metadata().into_iter().flatten();
+    let run_id = pairs.find(|pair| pair.key == metadata::RUN_ID).and_then(|pair| pair.value.clone());
+    Ok(Stamp { run_id, rows: u64::try_from(footer.num_rows()).unwrap_or(0) })
 }
 
 /// Opens a part for reading, its columns cut to those that `wanted` names.

@@ -1,6 +1,7 @@
 //! Reading a run, closed or not.
 
 mod exchanges;
+mod parts;
 pub(crate) mod rows;
 mod timeline;
 
@@ -30,32 +31,13 @@ impl Run {
     ///
     /// # Errors
     /// [`RecordError::NotARun`] without a manifest, [`RecordError::Version`] for another major version,
-    /// [`RecordError::PartsMissing`] where a closed run has lost parts of a table.
+    /// [`RecordError::PartsMissing`] where a closed run has lost parts of a table, [`RecordError::PartUnknown`] and
+    /// [`RecordError::RowsDiffer`] where it has others than it was closed with, [`RecordError::OtherRun`] where a part
+    /// is of another run, [`RecordError::Parquet`] where one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
         let run = Self { dir: dir.to_owned(), manifest: manifest::file::read(dir)? };
-        run.check_parts()?;
+        parts::check(&run)?;
         Ok(run)
-    }
-
-    /// A table without its folder would read as one without rows, and nothing would say so.
-    fn check_parts(&self) -> Result<()> {
-        let Some(outcome) = self.manifest.outcome.as_ref().filter(|_| self.is_closed()) else {
-            return Ok(());
-        };
-        let rows = outcome.counts.total() - outcome.counts.unsent_without_row + outcome.extra.total();
-        for table in TABLES {
-            let least = match table {
-                "requests" => rows.min(1),
-                "attempts" => outcome.attempts.min(1),
-                _ => 0,
-            };
-            let expected = outcome.parts.get(table).copied().unwrap_or(least);
-            let found = layout::parts(&self.dir, table)?;
-            if found < expected {
-                return Err(RecordError::PartsMissing { path: self.dir.join(table), found, expected });
-            }
-        }
-        Ok(())
     }
 
     /// The run's directory.

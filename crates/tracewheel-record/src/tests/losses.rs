@@ -157,6 +157,51 @@ fn only_what_a_writer_makes_before_its_manifest_is_an_empty_run() {
     }
 }
 
+/// A closed run of so many requests, in parts of four rows.
+fn closed(runs_dir: &Path, id: &str, requests: u64) -> PathBuf {
+    let entries = orderly(requests);
+    let manifest = Manifest { id: id.to_owned(), ..manifest_for(&entries) };
+    let options = WriterOptions { part_rows: 4, ..WriterOptions::default() };
+    let mut writer = RunWriter::begin(runs_dir, manifest.clone(), options, Arc::new(FileSystem)).unwrap();
+    entries.iter().for_each(|entry| record(&mut writer, entry).unwrap());
+    writer.finish(&manifest, &clock()).unwrap().dir
+}
+
+#[test]
+fn parts_of_another_run_and_parts_that_are_one_too_many_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (run, other) = (closed(dir.path(), "one", 20), closed(dir.path(), "two", 20));
+    let part = |run: &Path, number| run.join(format!("requests/part-0-{number}.parquet"));
+    let told = |run: &Path| Run::open(run).unwrap_err().to_string();
+    let whole = fs::read(part(&run, 1)).unwrap();
+    fs::copy(part(&other, 1), part(&run, 1)).unwrap();
+    assert!(told(&run).contains("requests/part-0-1.parquet is a part of the run two"), "{}", told(&run));
+    fs::write(part(&run, 1), &whole).unwrap();
+    fs::write(part(&run, 77), &whole).unwrap();
+    assert!(told(&run).contains("requests/part-0-77.parquet is none of the parts"), "{}", told(&run));
+    fs::remove_file(part(&run, 77)).unwrap();
+    fs::remove_file(part(&run, 1)).unwrap();
+    assert!(told(&run).contains("part-0-1.parquet is not there"), "{}", told(&run));
+    fs::write(part(&run, 1), &whole).unwrap();
+    assert_eq!(Run::open(&run).unwrap().requests().unwrap().count(), 20);
+}
+
+#[test]
+fn rows_that_the_manifest_does_not_tell_of_are_refused_with_both_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = closed(dir.path(), "one", 20);
+    let part = run.join("requests/part-0-0.parquet");
+    let manifest = fs::read_to_string(run.join("manifest.json")).unwrap();
+    fs::write(run.join("manifest.json"), manifest.replace("\"ok\": 20", "\"ok\": 21")).unwrap();
+    let error = Run::open(&run).unwrap_err().to_string();
+    assert!(error.contains("requests holds 20 rows, its manifest says 21"), "{error}");
+    fs::write(run.join("manifest.json"), manifest).unwrap();
+    assert!(Run::open(&run).is_ok());
+    fs::write(&part, "no part").unwrap();
+    let error = Run::open(&run).unwrap_err().to_string();
+    assert!(error.contains("broken part") && error.contains("part-0-0"), "{error}");
+}
+
 #[test]
 fn whoever_recovers_a_run_is_named_to_the_next() {
     let dir = tempfile::tempdir().unwrap();
