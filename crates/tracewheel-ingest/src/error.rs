@@ -171,6 +171,9 @@ pub enum IngestError {
         /// Where it was to be.
         path: PathBuf,
     },
+    /// Somebody stopped it.
+    #[error("interrupted: nothing was written, import again")]
+    Interrupted,
     /// The timeline could not be written.
     #[error("cannot write the timeline {}", path.display())]
     Write {

@@ -220,6 +220,7 @@ impl<'a> Import<'a> {
 
     /// Reads on for a turn; true where memory is full.
     fn read_some(&mut self, input: &mut Opened<'a>) -> Result<bool, Stop> {
+        self.options.stop.check()?;
         let label = &self.labels[input.file as usize];
         let mut ready = Vec::new();
         for _ in 0..ROWS_A_TURN {

@@ -33,6 +33,7 @@ mod restart;
 mod sort;
 mod source;
 mod stamps;
+mod stop;
 mod survey;
 mod time_forms;
 mod zone;
@@ -49,6 +50,7 @@ pub use report::{
     CountRule, FileReport, IngestReport, Known, PackedReport, PeakRate, Precision, RejectReason, RejectedRow,
     Restart, Retries, Sorting, SortingWay,
 };
+pub use stop::ImportStop;
 pub use zone::Zone;
 
 /// Reads `inputs` and writes the timeline at `out`.

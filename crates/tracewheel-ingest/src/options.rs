@@ -10,6 +10,7 @@ use tracewheel_timeline::TtftKind;
 
 use crate::column_map::ColumnMap;
 use crate::gauge::ImportGauge;
+use crate::stop::ImportStop;
 use crate::zone::Zone;
 
 /// One log to read.
@@ -94,6 +95,9 @@ pub struct IngestOptions {
     /// Tells how far the import is, while it runs.
     #[serde(skip)]
     pub gauge: Arc<ImportGauge>,
+    /// Stops the import, while it runs.
+    #[serde(skip)]
+    pub stop: Arc<ImportStop>,
     /// Secret behind the hashes of ids and blocks. Only its fingerprint is written anywhere.
     #[serde(skip)]
     pub hash_key: Vec<u8>,
@@ -169,6 +173,7 @@ impl IngestOptions {
             memory_bytes: 256 << 20,
             temp_folder: None,
             gauge: Arc::default(),
+            stop: Arc::default(),
             hash_key: hash_key.into(),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         }

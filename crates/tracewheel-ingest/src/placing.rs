@@ -10,8 +10,9 @@ use crate::draft::{Entry, Place};
 use crate::error::IngestError;
 use crate::gauge::ImportGauge;
 use crate::options::IngestOptions;
-use crate::rejects::RejectList;
+use crate::rejects::{RejectList, WholeList};
 use crate::report::{IngestReport, RejectReason, RejectedRow};
+use crate::stop::ImportStop;
 use crate::survey::Survey;
 
 /// Where sorted rows go.
@@ -30,6 +31,7 @@ pub(crate) struct Placing<'a> {
     /// Takes every rejected row.
     rejects: Option<RejectList>,
     gauge: Arc<ImportGauge>,
+    stop: Arc<ImportStop>,
 }
 
 impl<'a> Placing<'a> {
@@ -53,11 +55,13 @@ impl<'a> Placing<'a> {
             listed: options.listed_rejects,
             rejects: options.rejects_to.as_deref().map(RejectList::create).transpose()?,
             gauge: Arc::clone(&options.gauge),
+            stop: Arc::clone(&options.stop),
         })
     }
 
     /// Takes the next row by arrival; `rules` are those of its file.
     pub(crate) fn take(&mut self, entry: &mut Entry, rules: FileRules) -> Result<(), IngestError> {
+        self.stop.check()?;
         if !self.assembler.place(entry, rules, self.position) {
             return self.drop_duplicate(entry);
         }
@@ -105,11 +109,14 @@ impl<'a> Placing<'a> {
         report
     }
 
-    /// Writes the metadata and puts the timeline into its place.
+    /// Writes the metadata and puts the timeline into its place, and the list of rejected rows.
     pub(crate) fn finish(mut self, meta: TimelineMeta) -> Result<TimelineSummary, IngestError> {
-        self.rejects.map_or(Ok(()), RejectList::finish)?;
+        self.stop.commit()?;
+        let rejects = self.rejects.map(RejectList::finish).transpose()?;
         *self.writer.meta_mut() = meta;
-        self.writer.finish().map_err(write_error(&self.path))
+        let summary = self.writer.finish().map_err(write_error(&self.path))?;
+        rejects.map_or(Ok(()), WholeList::publish)?;
+        Ok(summary)
     }
 }
 

@@ -43,7 +43,7 @@ pub use config::{
     HttpConfig, LimitConfig, LoadPoint, MockConfig, OverLimit, RoleDelta, TenantConfig, TimeOfDay, Variation,
 };
 pub use describe::Description;
-pub use log::LogError;
+pub use log::{LogError, is_gateway_line, is_witness_line};
 pub use prompt::{Prompt, PromptHasher};
 pub use server::{Mock, MockError, MockSummary};
 pub use simulation::{Outcome, SimulatedRequest, Simulation};

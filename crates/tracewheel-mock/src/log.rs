@@ -131,6 +131,36 @@ impl<'a> GatewayLine<'a> {
     }
 }
 
+/// What a line of the gateway log holds, to tell one from any other line.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the names and kinds are looked at")]
+struct GatewayLineRead {
+    ts: String,
+    request_id: String,
+    retry_count: u32,
+    model: Option<String>,
+    stream: Option<bool>,
+    status: u16,
+    prompt_tokens: Option<u32>,
+    completion_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
+    ttft_ms: Option<f64>,
+    duration_ms: f64,
+}
+
+/// Whether a line (without its end) is one of a gateway log that a mock wrote.
+pub fn is_gateway_line(line: &[u8]) -> bool {
+    serde_json::from_slice::<GatewayLineRead>(line).is_ok()
+}
+
+/// Whether a line, or its first kilobytes, is one of a witness log that a mock wrote. The stamps of a long answer may be
+/// cut off.
+pub fn is_witness_line(line: &[u8]) -> bool {
+    let has = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
+    line.starts_with(b"{\"request_id\":") && has(b"\"connection\":") && has(b"\"arrival_user_mono_ns\":")
+}
+
 /// A log could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the log {path}", path = path.display())]
@@ -318,6 +348,18 @@ mod tests {
             "ttft_ms": 70.123, "duration_ms": 82.0
         });
         assert_eq!(gateway(&attempt()), expected);
+    }
+
+    #[test]
+    fn lines_of_both_logs_are_known_again_and_no_others() {
+        let gateway = serde_json::to_vec(&GatewayLine::of(&attempt()).unwrap()).unwrap();
+        let witness = serde_json::to_vec(&attempt()).unwrap();
+        assert!(is_gateway_line(&gateway) && is_witness_line(&witness));
+        assert!(!is_gateway_line(&witness) && !is_witness_line(&gateway));
+        let other = br#"{"ts":"2027-01-15T08:00:00Z","request_id":"r1","status":200,"duration_ms":82.0}"#;
+        for line in [&b""[..], b"[engine]", b"TIMESTAMP,ContextTokens,GeneratedTokens", b"PAR1", other] {
+            assert!(!is_gateway_line(line) && !is_witness_line(line));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod help;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -73,6 +73,30 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the man pages.
     Man(ManArgs),
+}
+
+impl Command {
+    /// The files and folders that the command line names, to read or to write.
+    pub(crate) fn paths(&self) -> Vec<&Path> {
+        let (named, maybe): (Vec<&PathBuf>, Vec<&Option<PathBuf>>) = match self {
+            Self::Ingest(args) => {
+                let named = args.inputs.iter().chain([&args.output]).collect();
+                (named, vec![&args.rejects, &args.key_file, &args.temp_dir])
+            }
+            Self::Inspect(args) => (vec![&args.input], vec![]),
+            Self::Mock(args) => (vec![], vec![&args.config, &args.gateway_log, &args.witness_log]),
+            Self::Replay(args) => (
+                vec![],
+                vec![&args.timeline, &args.scenario, &args.api_key_file, &args.ca_file, &args.output],
+            ),
+            Self::Compare(args) => (vec![&args.run, &args.baseline], vec![]),
+            Self::Recover(args) => (vec![&args.run], vec![&args.timeline]),
+            Self::Demo(args) => (vec![&args.out], vec![]),
+            Self::Completions(_) => (vec![], vec![]),
+            Self::Man(args) => (vec![], vec![&args.out]),
+        };
+        named.into_iter().chain(maybe.into_iter().flatten()).map(PathBuf::as_path).collect()
+    }
 }
 
 /// `tracewheel ingest`

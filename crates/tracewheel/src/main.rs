@@ -4,6 +4,7 @@ mod choice;
 mod cli;
 mod command;
 mod exit;
+mod files;
 mod logs;
 mod output;
 mod scenario;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
             return ExitCode::from(failure.exit as u8);
         }
     };
-    let started = logs::start(&cli.logs, output.screen(), output.colored());
+    let started = logs::start(&cli.logs, &cli.command.paths(), output.screen(), output.colored());
     if let Err(failure) = started.and_then(|()| signals::survive_file_size_limit()) {
         return report(&output, &failure);
     }

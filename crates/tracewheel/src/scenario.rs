@@ -10,6 +10,7 @@ use tracewheel_replay::ReplayConfig;
 use crate::choice::choice;
 use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
+use crate::files;
 use crate::time::parse_ns;
 
 /// The file that is taken when `--scenario` is not given.
@@ -127,8 +128,7 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 /// Usage, when the file cannot be read or holds anything that is not known.
 pub(crate) fn complete(args: ReplayArgs) -> Result<(ReplayArgs, bool), Failure> {
     let Some(path) = chosen(args.scenario.as_deref()) else { return Ok((args, false)) };
-    let text = std::fs::read_to_string(&path)
-        .or_exit_with(Exit::Usage, || format!("cannot read the scenario {}", path.display()))?;
+    let text = files::small_text(&path, "the scenario", files::CONFIG_BYTES)?;
     let scenario: Scenario =
         toml::from_str(&text).or_exit_with(Exit::Usage, || format!("in the scenario {}", path.display()))?;
     if scenario.version != VERSION {

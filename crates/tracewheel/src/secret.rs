@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tracewheel_replay::Secret;
 
 use crate::exit::{Exit, Failure, Or};
+use crate::files;
 
 /// The API key that the flags or the scenario point at.
 ///
@@ -17,8 +18,7 @@ pub(crate) fn api_key(variable: Option<&str>, file: Option<&Path>) -> Result<Opt
     let (text, origin) = match (variable, file) {
         (Some(name), _) => (variable_value(name)?, format!("the environment variable {name}")),
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(path)
-                .or_exit_with(Exit::Usage, || format!("cannot read the API key file {}", path.display()))?;
+            let text = files::small_text(path, "the API key file", files::KEY_BYTES)?;
             (text, format!("the file {}", path.display()))
         }
         (None, None) => return Ok(None),
@@ -48,14 +48,16 @@ pub(crate) fn hash_key(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
         Some(path) => path.to_owned(),
         None => user_key_file()?,
     };
-    match std::fs::read(&path) {
-        Ok(key) if key.len() >= 16 => Ok(key),
-        Ok(_) => Err(Failure::usage(format!("the key file {} is shorter than 16 bytes", path.display()))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_key(&path),
-        Err(error) => {
-            Err(error).or_exit_with(Exit::Usage, || format!("cannot read the key file {}", path.display()))
-        }
+    if let Err(error) = std::fs::metadata(&path)
+        && error.kind() == std::io::ErrorKind::NotFound
+    {
+        return make_key(&path);
     }
+    let key = files::small_bytes(&path, "the key file", files::KEY_BYTES)?;
+    if key.len() < 16 {
+        return Err(Failure::usage(format!("the key file {} is shorter than 16 bytes", path.display())));
+    }
+    Ok(key)
 }
 
 fn user_key_file() -> Result<PathBuf, Failure> {

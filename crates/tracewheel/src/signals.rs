@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use tracewheel_ingest::{ImportStop, IngestError};
 use tracewheel_replay::{StopLevel, StopSignal};
 
 use crate::exit::{Exit, Failure, Or};
+use crate::output::Output;
+
+/// An import that reads notices a stop within milliseconds; one that takes longer waits for its input.
+const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Lets the first signal drain a replay, the second cut it, and the third end the process as if there were no handler.
 /// `tell` is given the level reached by the first two.
@@ -31,6 +37,36 @@ pub(crate) fn stop_on_signals(
         }
     });
     Ok(())
+}
+
+/// Lets the first signal stop an import: cleanly, and where its input brings nothing that it would notice the stop by,
+/// by ending the process. A signal that comes when the timeline is put into place changes nothing, the next one ends
+/// the process as if there were no handler.
+///
+/// # Errors
+/// Internal, when the handlers cannot be installed.
+pub(crate) fn stop_import_on_signals(stop: Arc<ImportStop>, output: &Output) -> Result<(), Failure> {
+    let mut signals = signals()?;
+    let output = output.clone();
+    std::thread::spawn(move || {
+        let mut late = false;
+        for signal in signals.forever() {
+            if stop.stop() {
+                std::thread::park_timeout(NOTICED_WITHIN);
+                output.note(&format!("error: {}", IngestError::Interrupted));
+                end_interrupted();
+            }
+            if std::mem::replace(&mut late, true) {
+                let _ = emulate_default_handler(signal);
+            }
+        }
+    });
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "main waits for an input that may never bring anything")]
+fn end_interrupted() -> ! {
+    std::process::exit(Exit::Interrupted as i32)
 }
 
 /// Has a file that would grow beyond the process's limit refused with an error, which is told with its path, instead of

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use tracewheel_ingest::{IngestError, IngestOptions, IngestReport, Input, RestartRule, TokenRule, Zone};
+use tracewheel_ingest::{
+    ImportStop, IngestError, IngestOptions, IngestReport, Input, RestartRule, TokenRule, Zone,
+};
 use tracewheel_timeline::{TimelineError, TtftKind};
 
 use crate::cli::IngestArgs;
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 use crate::secret;
+use crate::signals;
 use crate::waiting::while_showing;
 
 mod progress;
@@ -16,7 +19,9 @@ mod summary;
 
 /// Writes the timeline and tells what was found in the logs.
 pub(crate) fn run(args: &IngestArgs, output: &Output) -> Result<Exit, Failure> {
-    let report = import(args, output)?;
+    let stop = Arc::<ImportStop>::default();
+    signals::stop_import_on_signals(Arc::clone(&stop), output)?;
+    let report = import_until(args, output, stop)?;
     if args.json {
         output.document("1.0", &report)?;
     } else {
@@ -45,12 +50,16 @@ fn over_limit(report: &IngestReport, args: &IngestArgs) -> String {
 
 /// The import without its output, for the demo.
 pub(crate) fn import(args: &IngestArgs, output: &Output) -> Result<IngestReport, Failure> {
+    import_until(args, output, Arc::default())
+}
+
+fn import_until(args: &IngestArgs, output: &Output, stop: Arc<ImportStop>) -> Result<IngestReport, Failure> {
     if args.output.as_os_str() == "-" {
         return Err(Failure::usage(
             "--output - is no file: a timeline is not streamed, give it a name (./- if it is to be called -)",
         ));
     }
-    let options = options(args)?;
+    let options = IngestOptions { stop, ..options(args)? };
     let inputs = args.inputs.iter().map(|path| Input::from_argument(path)).collect();
     let (gauge, whole_bytes) = (Arc::clone(&options.gauge), progress::whole_bytes(&args.inputs));
     let words = move |ns| progress::parts(&gauge, whole_bytes, ns);
@@ -58,6 +67,7 @@ pub(crate) fn import(args: &IngestArgs, output: &Output) -> Result<IngestReport,
     imported.map_err(|error| {
         let exit = match &error {
             IngestError::Rejects { .. } => Exit::Output,
+            IngestError::Interrupted => Exit::Interrupted,
             // What stands there is not to be replaced: another --output is the remedy, not another disk.
             IngestError::Write { source, .. } if matches!(**source, TimelineError::Occupied { .. }) => {
                 Exit::Usage

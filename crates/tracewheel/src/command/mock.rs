@@ -5,6 +5,7 @@ use tracewheel_mock::{Mock, MockConfig, MockError, MockSummary};
 
 use crate::cli::MockArgs;
 use crate::exit::{Exit, Failure, Or};
+use crate::files;
 use crate::output::Output;
 use crate::signals;
 
@@ -27,7 +28,11 @@ pub(crate) fn run(args: &MockArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Tells a log by its first line.
+type IsOwn = fn(&[u8]) -> bool;
+
 fn serve(config: MockConfig, args: &MockArgs, output: &Output) -> Result<(), Failure> {
+    let replaced = check_logs(&config, args)?;
     let mock = Mock::bind(config, args.listen, RunClock::start()).map_err(|error| {
         let exit = match &error {
             MockError::Log(_) => Exit::Output,
@@ -42,6 +47,7 @@ fn serve(config: MockConfig, args: &MockArgs, output: &Output) -> Result<(), Fai
     output.note(&format!("mock LLM endpoint on {url} (Ctrl-C ends it)"));
     // The line that scripts read.
     output.data(&url)?;
+    replaced.iter().for_each(|line| output.note(line));
     stopped.wait();
     let summary = mock.shutdown().or_exit(Exit::Output)?;
     output.note(&told(&summary));
@@ -52,9 +58,7 @@ fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
     let mut config = match &args.config {
         None => MockConfig::default(),
         Some(path) => {
-            let text = std::fs::read_to_string(path).or_exit_with(Exit::Usage, || {
-                format!("cannot read the mock's configuration {}", path.display())
-            })?;
+            let text = files::small_text(path, "the mock's configuration", files::CONFIG_BYTES)?;
             MockConfig::from_toml(&text)
                 .or_exit_with(Exit::Usage, || format!("in the mock's configuration {}", path.display()))?
         }
@@ -69,6 +73,49 @@ fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
         config.witness_log.clone_from(&args.witness_log);
     }
     Ok(config)
+}
+
+/// Sees to it that the logs replace nothing but older logs of their own kind.
+/// Gives a line for each that it will replace.
+fn check_logs(config: &MockConfig, args: &MockArgs) -> Result<Vec<String>, Failure> {
+    let mut replaced = Vec::new();
+    let gateway = config
+        .gateway_log
+        .as_deref()
+        .map(|path| ("gateway", path, tracewheel_mock::is_gateway_line as IsOwn));
+    let witness = config
+        .witness_log
+        .as_deref()
+        .map(|path| ("witness", path, tracewheel_mock::is_witness_line as IsOwn));
+    if let (Some((_, gateway, _)), Some((_, witness, _))) = (gateway, witness)
+        && files::is_same(gateway, witness)
+    {
+        return Err(Failure::usage(format!(
+            "the gateway log and the witness log are both to be {}: give one of them another name",
+            gateway.display()
+        )));
+    }
+    for (name, path, is_own) in [gateway, witness].into_iter().flatten() {
+        let shown = path.display();
+        if args.config.as_deref().is_some_and(|config| files::is_same(config, path)) {
+            return Err(Failure::usage(format!(
+                "the {name} log would replace the configuration {shown}: give it another name"
+            )));
+        }
+        match files::first_line(path)? {
+            None => {}
+            Some(line) if is_own(&line) => {
+                replaced.push(format!("the older {name} log {shown} was replaced"))
+            }
+            Some(_) => {
+                return Err(Failure::usage(format!(
+                    "{shown} is no {name} log of a mock and is not replaced: give the log another name, or remove \
+                     that file"
+                )));
+            }
+        }
+    }
+    Ok(replaced)
 }
 
 /// What it did, on one line.

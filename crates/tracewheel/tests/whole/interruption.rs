@@ -208,3 +208,47 @@ fn a_run_that_is_being_written_is_neither_recovered_nor_read() {
     assert!(place.fails(2, &["recover", path]).contains("recorded parts or a journal but no manifest"));
     assert!(place.fails(2, &["recover", "."]).contains("is no run directory"));
 }
+
+#[test]
+fn an_import_that_is_interrupted_says_so_and_leaves_everything_as_it_was() {
+    for which in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let place = Place::new();
+        place.small_timeline(2);
+        let before = std::fs::read(place.path("t.parquet")).unwrap();
+        let old = "{\"file\":\"a\",\"line\":3,\"offset\":41,\"reason\":\"bad_time\"}\n";
+        place.write("rejects.jsonl", old);
+        let args = ["ingest", "-", "-o", "t.parquet", "--rejects", "rejects.jsonl", "--log", "info"];
+        let mut command = place.command(&args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // The input stays open and brings nothing more; that the log was opened shows that handlers are installed.
+        let mut to = child.stdin.take().unwrap();
+        let log = std::fs::read_to_string(place.path("trace.csv")).unwrap();
+        let rows = log.lines().nth(1).unwrap();
+        let head = format!("{}\n{}", log.lines().next().unwrap(), format!("{rows}\n").repeat(4_000));
+        std::io::Write::write_all(&mut to, head.as_bytes()).unwrap();
+        signal(&child, which);
+        let output = child.wait_with_output().unwrap();
+        drop(to);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(32), "{which}: {err}");
+        assert!(err.contains("interrupted: nothing was written"), "{which}: {err}");
+        assert_eq!(std::fs::read(place.path("t.parquet")).unwrap(), before);
+        assert_eq!(std::fs::read_to_string(place.path("rejects.jsonl")).unwrap(), old);
+        let files = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(!files.into_iter().any(|name| name.to_string_lossy().starts_with('.')));
+    }
+}
+
+#[test]
+fn an_import_that_fails_leaves_the_older_list_of_rejected_rows() {
+    let place = Place::new();
+    place.write("log.csv", "a,b\n1,2\n");
+    let old = "{\"file\":\"a\",\"line\":3,\"offset\":41,\"reason\":\"bad_time\"}\n";
+    place.write("old.jsonl", old);
+    for list in ["old.jsonl", "new.jsonl"] {
+        place.fails(2, &["ingest", "log.csv", "-o", "t.parquet", "--rejects", list]);
+    }
+    assert_eq!(std::fs::read_to_string(place.path("old.jsonl")).unwrap(), old);
+    assert!(!place.path("new.jsonl").exists());
+}

@@ -130,3 +130,73 @@ fn a_broken_run_is_a_bad_input_and_no_internal_error() {
     }
     place.expect(0, &["compare", run, "--with", "t.parquet"]);
 }
+
+#[test]
+fn the_mocks_logs_replace_nothing_but_older_logs_of_their_kind() {
+    let place = Place::new();
+    place.mock(QUICK).stop();
+    let mock = ["mock", "--listen", "127.0.0.1:0", "--config", "mock.toml"];
+    place.write("precious.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n");
+    for (more, part) in [
+        (&["--gateway-log", "precious.csv"][..], "is not replaced"),
+        (&["--witness-log", "precious.csv"], "is not replaced"),
+        (&["--witness-log", "mock.toml"], "would replace the configuration"),
+        (&["--witness-log", "w.jsonl", "--gateway-log", "./w.jsonl"], "are both to be"),
+    ] {
+        let told = place.fails(2, &[&mock[..], more].concat());
+        assert!(told.contains(part) && told.contains("another name"), "{more:?}: {told}");
+    }
+    assert!(fs::read_to_string(place.path("precious.csv")).unwrap().starts_with("TIMESTAMP"));
+    assert_eq!(fs::read_to_string(place.path("mock.toml")).unwrap(), QUICK);
+    assert!(!place.path("w.jsonl").exists());
+    // Its own older log is replaced.
+    place.small_timeline(2);
+    let mock = place.mock(QUICK);
+    let to_mock = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m"];
+    place.expect(0, &to_mock);
+    mock.stop();
+    assert!(fs::metadata(place.path("witness.jsonl")).unwrap().len() > 0);
+    place.mock(QUICK).stop();
+    assert_eq!(fs::metadata(place.path("witness.jsonl")).unwrap().len(), 0);
+}
+
+#[test]
+fn a_log_file_is_appended_to_logs_only() {
+    let place = Place::new();
+    let timeline = place.small_timeline(3);
+    let (before, trace) = (fs::read(&timeline).unwrap(), fs::read(place.path("trace.csv")).unwrap());
+    let ingest = |log| ["ingest", "trace.csv", "-o", "new.parquet", "--log", "info", "--log-file", log];
+    assert!(place.fails(2, &ingest("t.parquet")).contains("no log of tracewheel"));
+    for own in ["trace.csv", "./new.parquet"] {
+        assert!(place.fails(2, &ingest(own)).contains("reads or writes itself"), "{own}");
+    }
+    assert_eq!(fs::read(&timeline).unwrap(), before);
+    assert_eq!(fs::read(place.path("trace.csv")).unwrap(), trace);
+    for _ in 0..2 {
+        place.expect(0, &ingest("log.txt"));
+        place.expect(0, &[&ingest("log.json")[..], &["--log-format", "json"]].concat());
+    }
+    for log in ["log.txt", "log.json"] {
+        let text = fs::read_to_string(place.path(log)).unwrap();
+        assert_eq!(text.matches("timeline written").count(), 2, "{log}");
+    }
+}
+
+#[test]
+fn keys_scenarios_and_configurations_are_read_from_files_of_a_sensible_size() {
+    let place = Place::new();
+    place.small_timeline(2);
+    nix::unistd::mkfifo(&place.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(place.path("huge")).unwrap().set_len(1 << 33).unwrap();
+    for (path, part) in [("fifo", "a named pipe"), ("/dev/zero", "a device"), ("huge", "larger than")] {
+        for args in [
+            &["ingest", "trace.csv", "-o", "x.parquet", "--key-file", path][..],
+            &["mock", "--check", "--config", path],
+            &["replay", "--scenario", path],
+            &replay(&["--api-key-file", path]),
+        ] {
+            let told = place.fails(2, args);
+            assert!(told.contains(part) && told.contains(path), "{args:?}: {told}");
+        }
+    }
+}
