@@ -90,6 +90,33 @@ pub enum IngestError {
         /// The columns that exist.
         available: String,
     },
+    /// A column that is needed stands twice in the header.
+    #[error(
+        "{file} has two columns `{column}`, at positions {first} and {second}, and which of them is meant cannot be told: \
+         rename one in the header"
+    )]
+    DuplicateColumn {
+        /// The input's name.
+        file: String,
+        /// The column.
+        column: String,
+        /// Its first position, from 1.
+        first: usize,
+        /// Its second position, from 1.
+        second: usize,
+    },
+    /// The first line, from which the format would be told, is longer than a row may be.
+    #[error(
+        "{file}: the first line is longer than a row may be ({limit_bytes} bytes), so that the format cannot be told from \
+         it; take that line out (tail -n +2), or name the format with --format (and --map): then JSON lines lose that row \
+         alone"
+    )]
+    FirstLineTooLong {
+        /// The input's name.
+        file: String,
+        /// Longest row, in bytes.
+        limit_bytes: usize,
+    },
     /// A number that is a time has no unit, and none can be told from it.
     #[error(
         "{file}: column `{column}` holds numbers without a unit: write `{field}={column}:ms` \

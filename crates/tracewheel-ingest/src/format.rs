@@ -71,6 +71,9 @@ pub(crate) struct MissingColumns {
     pub(crate) available: String,
 }
 
+/// Names of columns that an error lists.
+const SHOWN_COLUMNS: usize = 30;
+
 /// Every format. The first whose `sniff` says yes is taken, so the narrow ones come first.
 static FORMATS: &[&dyn Format] = &[
     &azure_2024::Azure2024,
@@ -102,6 +105,10 @@ pub(crate) fn choose(source: &Source, options: &IngestOptions) -> Result<&'stati
         return Ok(*format);
     }
     let lines = source.head_lines();
+    if lines.is_empty() && source.begins_with_a_line_longer_than(options.max_row_bytes) {
+        let limit_bytes = options.max_row_bytes;
+        return Err(IngestError::FirstLineTooLong { file: source.name.clone(), limit_bytes });
+    }
     let mapped = options.map.is_some();
     let sniffed = FORMATS.iter().find(|format| {
         if mapped {
@@ -114,6 +121,15 @@ pub(crate) fn choose(source: &Source, options: &IngestOptions) -> Result<&'stati
         let (seen, remedy) = generic::describe(&lines);
         IngestError::UnknownFormat { file: source.name.clone(), seen, remedy, formats: names() }
     })
+}
+
+/// The names of columns for an error: the first thirty, and how many there are besides.
+pub(crate) fn some_of(columns: &[impl AsRef<str>]) -> String {
+    let shown: Vec<&str> = columns.iter().take(SHOWN_COLUMNS).map(AsRef::as_ref).collect();
+    match columns.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 fn names() -> String {

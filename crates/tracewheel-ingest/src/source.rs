@@ -104,6 +104,11 @@ impl Source {
         lines.into_iter().map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).take(HEAD_LINES).collect()
     }
 
+    /// Whether no line ended within so many bytes.
+    pub(crate) fn begins_with_a_line_longer_than(&self, bytes: usize) -> bool {
+        !self.ended && self.head.len() >= bytes && !self.head.contains(&b'\n')
+    }
+
     /// Everything from the head on.
     pub(crate) fn into_reader(self) -> impl Read + Send + 'static {
         Cursor::new(self.head).chain(self.rest)

@@ -8,7 +8,7 @@ use crate::cells::Cell;
 use crate::column_map::ColumnMap;
 use crate::draft::{Draft, Place};
 use crate::error::IngestError;
-use crate::format::RowReader;
+use crate::format::{RowReader, some_of};
 use crate::reading::{CellProblem, Reading, Rejection, Step};
 use crate::records::{Cells, Record, RecordReader, delimiter_of};
 use crate::report::RejectReason;
@@ -43,8 +43,12 @@ impl CsvRows {
                     file: file.clone(),
                     column: name.clone(),
                     field: column.binding.name.clone(),
-                    available: header.join(", "),
+                    available: some_of(&header),
                 })?;
+            if let Some(behind) = header[at + 1..].iter().position(|cell| cell == name) {
+                let (first, second) = (at + 1, at + 2 + behind);
+                return Err(IngestError::DuplicateColumn { file, column: name.clone(), first, second });
+            }
             columns.push((at, column));
         }
         Ok(Self { records, map, columns, header })

@@ -8,7 +8,7 @@ use crate::error::IngestError;
 use crate::fields::Field;
 use crate::format::csv_rows::{self, CsvRows};
 use crate::format::jsonl_rows::{self, JsonlRows, objects};
-use crate::format::{Format, RowReader};
+use crate::format::{Format, RowReader, some_of};
 use crate::reading::{NamedColumns, Reading};
 use crate::source::Source;
 
@@ -86,7 +86,7 @@ pub(crate) fn describe(lines: &[&[u8]]) -> (String, String) {
     };
     if looks_like(JSONL, lines) {
         let sample = jsonl_rows::sample(lines);
-        return (format!("JSON lines with {}", sample.columns.join(", ")), Named::of(&sample).remedy());
+        return (format!("JSON lines with {}", some_of(&sample.columns)), Named::of(&sample).remedy());
     }
     if matches!(first.first(), Some(b'[' | b'{')) {
         let remedy = "put each request on a line of its own: jq -c '.[]' FILE".to_owned();
@@ -94,7 +94,7 @@ pub(crate) fn describe(lines: &[&[u8]]) -> (String, String) {
     }
     let sample = csv_rows::sample(lines);
     if sample.columns.len() > 1 && looks_like(CSV, lines) {
-        return (format!("CSV with the columns {}", sample.columns.join(", ")), Named::of(&sample).remedy());
+        return (format!("CSV with the columns {}", some_of(&sample.columns)), Named::of(&sample).remedy());
     }
     ("plain text or binary data".to_owned(), "turn it into CSV with a header or into JSON lines".to_owned())
 }

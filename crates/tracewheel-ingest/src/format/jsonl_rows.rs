@@ -10,7 +10,7 @@ use crate::draft::{Draft, Place};
 use crate::error::IngestError;
 use crate::fields::Field;
 use crate::format::json_paths::{Paths, listed};
-use crate::format::{MissingColumns, RowReader};
+use crate::format::{MissingColumns, RowReader, some_of};
 use crate::lines::{Line, LineReader};
 use crate::reading::{CellProblem, Reading, Rejection, Step};
 use crate::report::RejectReason;
@@ -42,7 +42,7 @@ impl JsonlRows {
             lines: open_lines(source, reading),
             seen: vec![false; columns.len()],
             any_row: false,
-            available: listed(head.iter().map(String::as_str)).join(", "),
+            available: some_of(&listed(head.iter().map(String::as_str))),
             map,
             columns,
             paths,

@@ -275,3 +275,38 @@ fn a_timeline_that_cannot_be_written_is_told_before_anything_is_read() {
     assert!(matches!(error, tracewheel_ingest::IngestError::Write { .. }));
     assert!(error.to_string().contains("/no/such/folder/t.parquet"));
 }
+
+#[test]
+fn a_needed_column_that_stands_twice_is_refused_and_another_is_not() {
+    let log = "ts,n,x,n,x\n1795536000,1,a,2,b\n";
+    let told = refusal(log, mapped("arrival=ts:unix_s,input_tokens=n"));
+    assert!(told.contains("two columns `n`, at positions 2 and 4"), "{told}");
+    let log = "ts,n,x,x\n1795536000,1,a,b\n";
+    assert_eq!(import(log, mapped("arrival=ts:unix_s,input_tokens=n")).rows[0].input_tokens, Some(1));
+}
+
+#[test]
+fn errors_list_some_of_very_many_columns() {
+    let names: Vec<String> = (0..500).map(|number| format!("column{number}")).collect();
+    let log = format!("{}\n{}\n", names.join(","), vec!["1"; 500].join(","));
+    for options in [options(), mapped("arrival=ts:unix_s")] {
+        let told = refusal(&log, options);
+        assert!(told.contains("column29") && !told.contains("column30,"), "{told}");
+        assert!(told.contains("and 470 more"), "{told}");
+    }
+}
+
+#[test]
+fn a_first_line_over_the_limit_is_told_and_with_a_format_is_one_rejected_row() {
+    let row = r#"{"ts":1795536000,"n":1}"#;
+    let log = format!("{{\"ts\":1,\"x\":\"{}\"}}\n{row}\n", "x".repeat(300_000));
+    let limited = |options| IngestOptions { max_row_bytes: 100_000, ..options };
+    let told = refusal(&log, limited(options()));
+    assert!(told.contains("the first line is longer") && told.contains("100000 bytes"), "{told}");
+    assert!(told.contains("--format"), "{told}");
+    let named =
+        IngestOptions { format: Some("jsonl".into()), ..limited(mapped("arrival=ts:unix_s,input_tokens=n")) };
+    let done = import(&log, named);
+    assert_eq!((done.report.rows_kept, done.report.rows_rejected), (1, 1));
+    assert_eq!(done.report.rejects[0].reason, RejectReason::RowTooLong);
+}
