@@ -63,8 +63,15 @@ fn main() -> ExitCode {
 
 /// Help that was asked for, or a command line that cannot be understood.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // A reader that has seen enough, or none at all, is no reason for another error.
-    let _ = error.print();
+    // A reader that has seen enough is no reason for another error; a full disk is, where help was asked for.
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    if !error.use_stderr()
+        && let Err(why) = printed
+        && why.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        let _ = writeln!(anstream::stderr(), "error: cannot write to stdout: {why}");
+        return ExitCode::from(Exit::Output as u8);
+    }
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
         && std::path::Path::new(word).exists()

@@ -64,7 +64,11 @@ pub(crate) fn stop_import_on_signals(stop: Arc<ImportStop>, output: &Output) -> 
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "main waits for an input that may never bring anything")]
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "main waits for an input that may never bring anything"
+)]
 fn end_interrupted() -> ! {
     std::process::exit(Exit::Interrupted as i32)
 }

@@ -161,6 +161,18 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn help_and_version_that_cannot_be_written_end_with_the_code_for_output() {
+    let place = Place::new();
+    for args in [&["--help"][..], &["--version"], &["replay", "--help"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = place.command(args).stdin(Stdio::null()).stdout(full).output().unwrap();
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(40), "{args:?}: {err}");
+        assert!(err.contains("cannot write to stdout"), "{err}");
+    }
+}
+
+#[test]
 fn logs_are_filtered_formatted_and_sent_where_they_are_asked_for() {
     let place = Place::new();
     place.small_timeline(3);
