@@ -26,12 +26,14 @@ const READS_FOR_A_HEAD: u32 = 2;
 const READS_FOR_A_BODY: u32 = 32;
 
 /// What the adapter inside hyper's connection and the exchange outside share: whether bytes may leave, how many
-/// reads are left in this poll, and how the answer began. Both live in one task; atomics and lock only satisfy `Send`. (That a large body leaves in slices is the
-/// stream's own doing.)
+/// reads are left in this poll, and how the answer began. Both live in one task; atomics and lock only satisfy `Send`.
+/// (That a large body leaves in slices is the stream's own doing.)
 #[derive(Debug, Default)]
 pub(crate) struct Valve {
     open: AtomicBool,
     reads_left: AtomicU32,
+    /// The head of the answer is whole. Outside the lock: each read of a body asks for it.
+    head_done: AtomicBool,
     arrivals: Mutex<Arrivals>,
 }
 
@@ -41,7 +43,6 @@ struct Arrivals {
     greeting: Vec<u8>,
     /// Bytes that came while the head was not whole.
     head_bytes: usize,
-    head_done: bool,
 }
 
 impl Valve {
@@ -75,12 +76,13 @@ impl Valve {
     pub(crate) fn begin_exchange(&self) {
         let mut arrivals = self.arrivals();
         arrivals.greeting.clear();
-        (arrivals.head_bytes, arrivals.head_done) = (0, false);
+        arrivals.head_bytes = 0;
+        self.head_done.store(false, Ordering::Relaxed);
     }
 
     /// The answer's head is whole: what follows is counted by others.
     pub(crate) fn head_done(&self) {
-        self.arrivals().head_done = true;
+        self.head_done.store(true, Ordering::Relaxed);
     }
 
     /// The first bytes of the answer.
@@ -90,10 +92,10 @@ impl Valve {
 
     /// Notes what came; refuses a head without end.
     fn note(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut arrivals = self.arrivals();
-        if arrivals.head_done {
+        if self.head_done.load(Ordering::Relaxed) {
             return Ok(());
         }
+        let mut arrivals = self.arrivals();
         let missing = GREETING_BYTES - arrivals.greeting.len();
         arrivals.greeting.extend_from_slice(&bytes[..bytes.len().min(missing)]);
         arrivals.head_bytes += bytes.len();
