@@ -140,11 +140,22 @@ fn releases(run: &Run, attempts: &BTreeSet<Slot>, losses: &mut Losses) -> Result
     gaps(&slots, &BTreeSet::new(), false, |first, last| {
         losses.add_files(ReleaseRecord::NAME, &path(first), &path(last));
     });
-    if slots.is_empty() && !attempts.is_empty() {
+    if slots.is_empty() && ended_in_the_run(run, attempts)? {
         let first = path(Slot { shard: first_shard(attempts), number: 0 });
         losses.add_files(ReleaseRecord::NAME, &first, &first);
     }
     Ok(())
+}
+
+/// Whether the run itself recorded an attempt. A recovery that was killed has given those that only a departure log
+/// knew of their rows, and they never had a release in the journal.
+fn ended_in_the_run(run: &Run, attempts: &BTreeSet<Slot>) -> Result<bool> {
+    if attempts.is_empty() {
+        return Ok(false);
+    }
+    // What is damaged is named when it is made into a part.
+    let mut rows = run.attempts_without_events()?.map_while(Result::ok);
+    Ok(rows.any(|attempt| attempt.status != AttemptStatus::Interrupted))
 }
 
 /// Every sending thread of a shard that recorded anything has its log.

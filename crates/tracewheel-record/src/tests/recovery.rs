@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::PathBuf;
 
 use tracewheel_timeline::vocab::{AttemptStatus, Operation, Phase, Reason, RequestStatus};
 
@@ -64,23 +65,64 @@ fn a_killed_run_reads_what_was_flushed_and_closes_with_its_interrupted_requests(
     assert_eq!(outcome.attempts, run.attempts().unwrap().count() as u64);
 }
 
+/// Of a plan of 5, rows 3 and 1 have left and nothing was flushed yet.
+fn killed_before_a_flush(runs_dir: &Path) -> PathBuf {
+    let mut manifest = manifest_for(&[]);
+    manifest.plan.requests = 5;
+    let writer = writer_on(Arc::new(FileSystem), runs_dir, manifest, WriterOptions::default()).unwrap();
+    let mut departures = writer.departures(0, 100).unwrap();
+    for row in [3, 1] {
+        departures.note(&release(row, 1)).unwrap();
+    }
+    let run = writer.dir().to_owned();
+    writer.die();
+    run
+}
+
+/// What a run was before it was recovered.
+struct Saved {
+    manifest: Vec<u8>,
+    journal: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Saved {
+    fn of(run: &Path) -> Self {
+        let folder = run.join("journal");
+        let paths = crate::layout::names(&folder).unwrap().into_iter().map(|name| folder.join(name));
+        let journal = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        Saved { manifest: fs::read(run.join("manifest.json")).unwrap(), journal }
+    }
+
+    /// As if the recovery had died just before it removed the journal.
+    fn restore(&self, run: &Path) {
+        fs::write(run.join("manifest.json"), &self.manifest).unwrap();
+        fs::create_dir(run.join("journal")).unwrap();
+        self.journal.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    }
+}
+
 #[test]
 fn recovering_may_be_cut_off_and_begun_again() {
     let dir = tempfile::tempdir().unwrap();
     let run = killed_in_flight(dir.path());
-    let (before, journal) = (run.dir().join("manifest.json"), run.dir().join("journal"));
-    let saved = dir.path().join("saved");
-    fs::create_dir(&saved).unwrap();
-    for name in crate::layout::names(&journal).unwrap() {
-        fs::copy(journal.join(&name), saved.join(&name)).unwrap();
-    }
-    let text = fs::read(&before).unwrap();
+    let saved = Saved::of(run.dir());
     let first = Run::recover(run.dir(), 1, &mut |_| None).unwrap();
-    // As if the process had died just before the manifest was written.
-    fs::write(&before, text).unwrap();
-    fs::rename(&saved, &journal).unwrap();
+    saved.restore(run.dir());
     let second = Run::recover(run.dir(), 1, &mut |_| None).unwrap();
     assert_eq!(first, second);
+}
+
+#[test]
+fn recovering_may_be_cut_off_between_the_rows_that_only_a_departure_log_gave() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = killed_before_a_flush(dir.path());
+    let saved = Saved::of(&run);
+    let first = Run::recover(&run, 1, &mut |_| None).unwrap();
+    saved.restore(&run);
+    // The attempts have their rows already, the requests had none yet.
+    fs::remove_file(run.join("requests/part-0-0.parquet")).unwrap();
+    let second = Run::recover(&run, 1, &mut |_| None).unwrap();
+    assert_eq!((&first, first.damage.len()), (&second, 0));
 }
 
 #[test]
@@ -182,15 +224,7 @@ fn a_released_request_cannot_be_passed_off_as_unsent() {
 #[test]
 fn a_release_that_was_not_flushed_is_known_from_the_departure_log() {
     let dir = tempfile::tempdir().unwrap();
-    let mut manifest = manifest_for(&[]);
-    manifest.plan.requests = 5;
-    let writer = writer_on(Arc::new(FileSystem), dir.path(), manifest, WriterOptions::default()).unwrap();
-    let mut departures = writer.departures(0, 100).unwrap();
-    for row in [3, 1] {
-        departures.note(&release(row, 1)).unwrap();
-    }
-    let run_dir = writer.dir().to_owned();
-    writer.die();
+    let run_dir = killed_before_a_flush(dir.path());
     let recovery = Run::recover(&run_dir, 1, &mut |_| None).unwrap();
     let counts = recovery.summary.counts;
     assert_eq!((counts.interrupted, counts.unsent), (2, 3));
