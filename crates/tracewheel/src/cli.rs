@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Show the whole way in a minute: a production, its log, a naive bench, a replay, the verdict.
     Demo(DemoArgs),
+    /// Measure this machine: which rates it can replay, how exactly, and what to change.
+    Doctor(DoctorArgs),
     /// Print the completion script of a shell.
     Completions(CompletionsArgs),
     /// Write the man pages.
@@ -92,6 +94,7 @@ impl Command {
             Self::Compare(args) => (vec![&args.run, &args.baseline], vec![]),
             Self::Recover(args) => (vec![&args.run], vec![&args.timeline]),
             Self::Demo(args) => (vec![&args.out], vec![]),
+            Self::Doctor(args) => (vec![&args.dir], vec![]),
             Self::Completions(_) => (vec![], vec![]),
             Self::Man(args) => (vec![], vec![&args.out]),
         };
@@ -361,6 +364,29 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR", default_value = "demo-out")]
     pub(crate) out: PathBuf,
     /// Print the three-way table as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tracewheel doctor`
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Rates to try with a whole replay each, requests a second.
+    #[arg(
+        long,
+        value_name = "RATE,...",
+        value_delimiter = ',',
+        default_values_t = [50, 200, 1000, 5000],
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    pub(crate) rates: Vec<u32>,
+    /// Seconds for each rate.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+    /// Folder whose disk is measured: where runs will be written.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => command::compare::run(&args, &output),
         Command::Recover(args) => command::recover::run(&args, &output),
         Command::Demo(args) => command::demo::run(&args, &output),
+        Command::Doctor(args) => command::doctor::run(&args, &output),
         Command::Completions(args) => command::completions::run(&args, &output),
         Command::Man(args) => command::man::run(&args, &output),
     };

@@ -12,6 +12,8 @@
 mod commands;
 #[path = "whole/demo.rs"]
 mod demo;
+#[path = "whole/doctor.rs"]
+mod doctor;
 #[path = "whole/exit_codes.rs"]
 mod exit_codes;
 #[path = "whole/failures.rs"]

@@ -76,6 +76,8 @@ const REPLAY: Groups = &[
 const COMPARE: Groups =
     &[("Comparison", &["baseline", "tolerance", "require_verdict"]), ("Result", &["json"])];
 
+const DOCTOR: Groups = &[("What is measured", &["rates", "seconds", "dir"]), ("Result", &["json"])];
+
 const RECOVER: Groups = &[("Result", &["timeline", "json"])];
 
 const DEMO: Groups = &[("Result", &["out", "json"])];
@@ -91,6 +93,7 @@ const GROUPS: &[(&str, Groups)] = &[
     ("compare", COMPARE),
     ("recover", RECOVER),
     ("demo", DEMO),
+    ("doctor", DOCTOR),
     ("man", MAN),
 ];
 
@@ -169,6 +172,15 @@ What survives what: docs/reference/run.md",
         "\
 Examples:
   tracewheel demo --out demo-out",
+    ),
+    (
+        "doctor",
+        "\
+Examples:
+  tracewheel doctor
+  tracewheel doctor --rates 400,800 --seconds 30 --dir runs --json
+
+What each figure says: docs/doctor.md",
     ),
     (
         "completions",

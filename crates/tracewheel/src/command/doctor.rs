@@ -1,0 +1,36 @@
+//! `tracewheel doctor`
+
+use tracewheel_doctor::{DoctorError, Options, Step, examine};
+
+use crate::cli::DoctorArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Measures this machine and prints what was found.
+pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
+    let options = Options { rates: args.rates.clone(), seconds: args.seconds, dir: args.dir.clone() };
+    let findings = examine(&options, &mut |step| output.note(&told(step))).map_err(failure)?;
+    if args.json {
+        output.document("1.0", &findings)?;
+    } else {
+        output.data(&findings.text())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn told(step: Step) -> String {
+    match step {
+        Step::Waits => "measuring how late timers wake".to_owned(),
+        Step::Loopback => "measuring the loopback".to_owned(),
+        Step::Disk => "measuring the disk".to_owned(),
+        Step::Rate(rate) => format!("replaying at {rate} requests a second"),
+    }
+}
+
+fn failure(error: DoctorError) -> Failure {
+    let exit = match &error {
+        DoctorError::Folder { .. } => Exit::Output,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, error)
+}
