@@ -17,10 +17,12 @@ pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
     text += "\n";
     text += &side::endings(&sides, style);
     text += &reasons(summary, style);
-    text += &side::waits(&sides, style);
-    text += &latencies(summary, style);
-    text += &side::cache(&summary.cache, None, style);
-    text += &side::streams(&sides, style);
+    if summary.fidelity.attempts_sent > 0 {
+        text += &side::waits(&sides, style);
+        text += &latencies(summary, style);
+        text += &side::cache(&summary.cache, None, style);
+        text += &side::streams(&sides, style);
+    }
     text += &side::fidelity(&summary.fidelity, style);
     text + &side::warnings("Warnings", &summary.warnings, style)
 }

@@ -435,7 +435,7 @@ fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
     if report.stopped != StopLevel::Running {
         let when = match report.stopped_after_ns {
             Some(after) => format!("{:.1} s after its beginning", after as f64 / 1e9),
-            None => "before its first request".to_owned(),
+            None => "before its first measured request".to_owned(),
         };
         warnings.push(format!("the run was stopped {when}: its window ends there"));
     }

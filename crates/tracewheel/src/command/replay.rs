@@ -86,7 +86,7 @@ fn told_stop(report: &RunReport) -> String {
     let counts = &report.counts;
     let when = match report.stopped_after_ns {
         Some(after) => format!("{:.1} s after its beginning, where its window ends", after as f64 / 1e9),
-        None => "before its first request".to_owned(),
+        None => "before its first measured request".to_owned(),
     };
     format!(
         "interrupted {when}: {} of {} requests ended, {} were cut off, {} never left; the run is closed and kept in {}",
@@ -118,7 +118,9 @@ fn why_in_vain(report: &RunReport) -> String {
             told.push_str(&format!(" -- {remedy}"));
         }
     }
-    told.push_str(&format!(" (all of it in {run}/attempts, column error_body)"));
+    if report.attempts > 0 || report.first_failure.is_some() {
+        told.push_str(&format!(" (all of it in {run}/attempts, column error_body)"));
+    }
     told
 }
 

@@ -146,7 +146,7 @@ fn a_signal_while_the_cache_is_primed_ends_the_run_before_its_first_request() {
     wait_for_departures(&place, 1);
     signal(&child, Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
-    assert!(text(&output.stderr).contains("before its first request"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("before its first measured request"), "{}", text(&output.stderr));
     let run = closed(&place, &output);
     let outcome = run.manifest().outcome.clone().unwrap();
     assert_eq!((outcome.counts.unsent, outcome.counts.total()), (20, 20));
