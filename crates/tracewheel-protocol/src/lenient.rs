@@ -65,6 +65,19 @@ pub(crate) fn read(json: &[u8], sink: &mut impl Sink) -> serde_json::Result<()> 
     deserializer.end()
 }
 
+/// As [`read`], for what a server sends: a message with lone halves of surrogate pairs is read again without them, into
+/// the cleared `sink`.
+pub(crate) fn read_message<S: Sink>(json: &[u8], sink: &mut S, clear: fn(&mut S)) -> serde_json::Result<()> {
+    let result = read(json, sink);
+    match result.is_err().then(|| with_whole_surrogates(json)).flatten() {
+        Some(repaired) => {
+            clear(sink);
+            read(&repaired, sink)
+        }
+        None => result,
+    }
+}
+
 struct Into<'s, S>(&'s mut S);
 
 impl<'de, S: Sink> DeserializeSeed<'de> for Into<'_, S> {
@@ -262,6 +275,61 @@ pub(crate) struct Is {
 impl Sink for Is {
     fn text(&mut self, value: &str) {
         self.found = value == self.wanted;
+    }
+}
+
+/// Keeps the first string of a key. What every chunk repeats is passed over once it is known.
+pub(crate) fn first<'de, A: MapAccess<'de>>(
+    values: &mut A,
+    into: &mut Option<String>,
+) -> Result<(), A::Error> {
+    if into.is_some() { skip(values) } else { take(values, &mut First(into)) }
+}
+
+/// Sets `flag` if the value of a key says anything.
+pub(crate) fn flag<'de, A: MapAccess<'de>>(values: &mut A, flag: &mut bool) -> Result<(), A::Error> {
+    let mut truthy = Truthy::default();
+    take(values, &mut truthy)?;
+    *flag |= truthy.0;
+    Ok(())
+}
+
+/// Adds the bytes of a key's value.
+pub(crate) fn measure<'de, A: MapAccess<'de>>(values: &mut A, bytes: &mut u32) -> Result<(), A::Error> {
+    let mut length = Length::default();
+    take(values, &mut length)?;
+    *bytes = bytes.saturating_add(length.0);
+    Ok(())
+}
+
+/// Takes the count of a key over, where it is one; without `replace` only if none is known.
+pub(crate) fn count<'de, A: MapAccess<'de>>(
+    values: &mut A,
+    into: &mut Option<u32>,
+    replace: bool,
+) -> Result<(), A::Error> {
+    let mut count = Count::default();
+    take(values, &mut count)?;
+    if replace || into.is_none() {
+        *into = count.0.or(*into);
+    }
+    Ok(())
+}
+
+/// Content that is no readable text: all strings in it count.
+pub(crate) struct Payload<'c>(pub(crate) &'c mut u32);
+
+impl Sink for Payload<'_> {
+    fn text(&mut self, value: &str) {
+        *self.0 = self.0.saturating_add(length(value));
+    }
+
+    fn element<'de, A: SeqAccess<'de>>(&mut self, elements: &mut A) -> Result<bool, A::Error> {
+        take_element(elements, self)
+    }
+
+    fn entry<'de, A: MapAccess<'de>>(&mut self, _key: &str, values: &mut A) -> Result<(), A::Error> {
+        take(values, self)
     }
 }
 

@@ -25,26 +25,34 @@
 //! assert_eq!(events[1].kind, EventKind::Terminal);
 //! ```
 
+mod anthropic_messages;
 mod body;
 mod decode;
 mod headers;
+#[cfg(test)]
+mod known_answers;
 mod lenient;
 mod openai;
 mod openai_chat;
 mod openai_completions;
+mod openai_responses;
 mod provider;
 pub mod sse;
 mod usage;
+mod write;
 
+pub use anthropic_messages::AnthropicMessages;
 pub use decode::{Decoder, ErrorDetail, Event, ResponseHead, ResponseMeta, StreamEnd, TokenSource, Warnings};
 pub use headers::ReportedHeaders;
 pub use openai_chat::OpenAiChat;
 pub use openai_completions::OpenAiCompletions;
+pub use openai_responses::OpenAiResponses;
 pub use provider::{LimitField, Provider, RenderRequest, TokenDetail};
 pub use usage::Usage;
 
 /// Every provider, one line each. The names are what a scenario writes.
-pub static PROVIDERS: &[&dyn Provider] = &[&OpenAiChat, &OpenAiCompletions];
+pub static PROVIDERS: &[&dyn Provider] =
+    &[&OpenAiChat, &OpenAiCompletions, &OpenAiResponses, &AnthropicMessages];
 
 /// The provider of that name, if there is one.
 pub fn provider(name: &str) -> Option<&'static dyn Provider> {

@@ -25,7 +25,7 @@ const WORD_MAX_BYTES: usize = 128;
 
 impl ErrorDetail {
     /// Finds message, type and code in what a server sent: an object with `error` (itself an object or a string), the
-    /// error's own object, `detail` of some frameworks, any of them inside an array, or any other text.
+    /// error's own object, that of a failed `response`, `detail` of some frameworks, any of them inside an array, or any other text.
     pub(crate) fn of(json: &[u8]) -> ErrorDetail {
         let body = text(json);
         let Ok(value) = serde_json::from_slice::<Value>(json) else {
@@ -35,8 +35,10 @@ impl ErrorDetail {
             Value::Array(elements) => elements.first().unwrap_or(&value),
             _ => &value,
         };
-        let inner = match outer.get("error") {
-            Some(error @ (Value::Object(_) | Value::String(_))) => error,
+        let error = |of: &Value| matches!(of.get("error"), Some(Value::Object(_) | Value::String(_)));
+        let inner = match outer.get("response") {
+            _ if error(outer) => &outer["error"],
+            Some(response) if error(response) => &response["error"],
             _ => outer,
         };
         let message = match inner {

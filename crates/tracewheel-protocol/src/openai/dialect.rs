@@ -96,14 +96,7 @@ impl Dialect for OpenAi {
 impl OpenAi {
     fn read(&mut self, json: &[u8]) -> serde_json::Result<()> {
         self.message.clear();
-        let result = lenient::read(json, &mut self.message);
-        if result.is_err()
-            && let Some(repaired) = lenient::with_whole_surrogates(json)
-        {
-            self.message.clear();
-            return lenient::read(&repaired, &mut self.message);
-        }
-        result
+        lenient::read_message(json, &mut self.message, Message::clear)
     }
 
     /// The message is a chunk without error: its outputs, or else one event of another kind.

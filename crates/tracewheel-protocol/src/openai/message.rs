@@ -3,7 +3,10 @@
 
 use serde::de::{MapAccess, SeqAccess};
 
-use crate::lenient::{Count, Elements, First, Is, Length, Sink, Truthy, length, skip, take, take_element};
+use crate::lenient::{
+    Count, Elements, First, Is, Length, Payload, Sink, Truthy, count, first, flag, length, measure, skip,
+    take, take_element,
+};
 use crate::{ResponseMeta, Usage};
 
 /// What one message says. Kept and cleared for the next one.
@@ -85,18 +88,6 @@ impl Sink for Message {
     }
 }
 
-/// Every chunk repeats these: once known, they are passed over.
-fn first<'de, A: MapAccess<'de>>(values: &mut A, into: &mut Option<String>) -> Result<(), A::Error> {
-    if into.is_some() { skip(values) } else { take(values, &mut First(into)) }
-}
-
-fn flag<'de, A: MapAccess<'de>>(values: &mut A, flag: &mut bool) -> Result<(), A::Error> {
-    let mut truthy = Truthy::default();
-    take(values, &mut truthy)?;
-    *flag |= truthy.0;
-    Ok(())
-}
-
 struct Choices<'m> {
     choices: &'m mut Vec<Choice>,
     meta: &'m mut ResponseMeta,
@@ -157,13 +148,6 @@ impl Sink for ChoiceSink<'_> {
             _ => skip(values),
         }
     }
-}
-
-fn measure<'de, A: MapAccess<'de>>(values: &mut A, bytes: &mut u32) -> Result<(), A::Error> {
-    let mut length = Length::default();
-    take(values, &mut length)?;
-    *bytes = bytes.saturating_add(length.0);
-    Ok(())
 }
 
 /// `delta` of a chunk or `message` of a whole answer.
@@ -257,23 +241,6 @@ impl Sink for Function<'_> {
     }
 }
 
-/// Content that is no readable text: all strings in it count.
-struct Payload<'c>(&'c mut u32);
-
-impl Sink for Payload<'_> {
-    fn text(&mut self, value: &str) {
-        *self.0 = self.0.saturating_add(length(value));
-    }
-
-    fn element<'de, A: SeqAccess<'de>>(&mut self, elements: &mut A) -> Result<bool, A::Error> {
-        take_element(elements, self)
-    }
-
-    fn entry<'de, A: MapAccess<'de>>(&mut self, _key: &str, values: &mut A) -> Result<(), A::Error> {
-        take(values, self)
-    }
-}
-
 /// `usage`, and the objects inside of it.
 struct UsageSink<'m> {
     usage: &'m mut Option<Usage>,
@@ -317,17 +284,4 @@ impl Sink for UsageSink<'_> {
             _ => skip(values),
         }
     }
-}
-
-fn count<'de, A: MapAccess<'de>>(
-    values: &mut A,
-    into: &mut Option<u32>,
-    replace: bool,
-) -> Result<(), A::Error> {
-    let mut count = Count::default();
-    take(values, &mut count)?;
-    if replace || into.is_none() {
-        *into = count.0.or(*into);
-    }
-    Ok(())
 }

@@ -1,10 +1,6 @@
 //! Request bodies, byte for byte.
 
-use std::io::Write;
-
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
+use crate::write::{Params, json, number, string};
 use crate::{LimitField, RenderRequest, TokenDetail};
 
 /// Where the prompt goes.
@@ -95,54 +91,6 @@ fn streaming(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
         json(out, &obfuscation);
     }
     out.push(b'}');
-}
-
-/// Appends `,"name":value`.
-fn number(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
-    write!(out, ",\"{name}\":{value}").expect("writing into memory does not fail");
-}
-
-/// Appends a JSON string, escaped.
-fn string(out: &mut Vec<u8>, text: &str) {
-    json(out, text);
-}
-
-fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out, value).expect("numbers and text always serialise, and memory takes them");
-}
-
-/// The recorded sampling parameters that are sent on, as the very text of their numbers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Params<'a> {
-    #[serde(borrow)]
-    temperature: Option<&'a RawValue>,
-    top_p: Option<&'a RawValue>,
-    top_k: Option<&'a RawValue>,
-    seed: Option<&'a RawValue>,
-    presence_penalty: Option<&'a RawValue>,
-    frequency_penalty: Option<&'a RawValue>,
-}
-
-impl<'a> Params<'a> {
-    /// Reads a JSON object; values that are no numbers, and text that is no object, count as absent.
-    fn parse(text: &'a str) -> Params<'a> {
-        // An array would fill the fields by their order.
-        let object = text.trim_ascii_start().starts_with('{');
-        let mut params: Params<'a> =
-            if object { serde_json::from_str(text).unwrap_or_default() } else { Params::default() };
-        for value in [
-            &mut params.temperature,
-            &mut params.top_p,
-            &mut params.top_k,
-            &mut params.seed,
-            &mut params.presence_penalty,
-            &mut params.frequency_penalty,
-        ] {
-            value.take_if(|raw| !raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit()));
-        }
-        params
-    }
 }
 
 #[cfg(test)]

@@ -242,7 +242,9 @@ fn headers(provider: &dyn Provider, config: &ReplayConfig, stream: bool) -> Resu
     for (name, value) in &config.headers {
         let wrong = |what: &str| refuse("headers", format!("{name:?} {what}"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("is no header name"))?;
-        if [header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING].contains(&name) {
+        let of_key = HeaderName::from_static(provider.key_header("").0);
+        if [header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, of_key].contains(&name)
+        {
             return Err(wrong("is set by tracewheel itself (a key comes from the environment or a file)"));
         }
         map.insert(

@@ -278,7 +278,10 @@ fn bash_takes_the_completion_script_and_completes_commands_flags_and_values() {
     };
     assert!(complete("tracewheel").contains(&"replay".to_owned()));
     assert!(complete("tracewheel replay").contains(&"--cache".to_owned()));
-    assert_eq!(complete("tracewheel replay --protocol"), ["openai-chat", "openai-completions"]);
+    assert_eq!(
+        complete("tracewheel replay --protocol"),
+        ["openai-chat", "openai-completions", "openai-responses", "anthropic-messages"]
+    );
 }
 
 #[test]
