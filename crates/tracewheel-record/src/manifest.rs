@@ -19,7 +19,9 @@ pub use environment::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, MachineSection, PolicySection,
     RouteSection, TargetSection, TlsSection, VantageSection,
 };
-pub use outcome::{Counts, DistributionSection, EndedBy, OutcomeSection, PercentilesNs};
+pub use outcome::{
+    AnswersLimitFrom, ConnectionOutcome, Counts, DistributionSection, EndedBy, OutcomeSection, PercentilesNs,
+};
 pub use plan::{PlanSection, PromptsSection, ScenarioSection, WindowSection};
 
 /// The environment of a run and, once it is closed, its outcome.

@@ -72,6 +72,11 @@ pub struct ReplayConfig {
     pub warm_connections: Option<u32>,
     /// Connections open at once, at most. A request that finds none waits, which counts as lateness. `None`: no limit.
     pub max_connections: Option<u32>,
+    /// Whether a connection carries one request or many.
+    pub connection_use: ConnectionUse,
+    /// Connections kept ready beyond those that the next requests need. `None`: an eighth of the most that were in use
+    /// at once lately, 2 to 32 for each sending thread.
+    pub spare_connections: Option<u32>,
     /// Requests at once while the cache is filled before the measured phase.
     pub prime_concurrency: u32,
     /// End the run after so many failed requests in a row. `None`: never.
@@ -117,12 +122,39 @@ impl Default for ReplayConfig {
             max_held_bytes: 256 << 20,
             warm_connections: None,
             max_connections: None,
+            connection_use: ConnectionUse::Reuse,
+            spare_connections: None,
             prime_concurrency: 4,
             give_up_after_failures: Some(1_000),
             headers: Vec::new(),
             secret: None,
             owner: None,
             scenario: None,
+        }
+    }
+}
+
+/// How connections are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConnectionUse {
+    /// A connection carries one request after another, as SDKs and browsers keep them.
+    #[default]
+    Reuse,
+    /// Each request has a connection of its own, opened ahead of its due time, and says `connection: close`.
+    PerRequest,
+}
+
+impl ConnectionUse {
+    /// Every way, with its word.
+    pub const ALL: [(&'static str, ConnectionUse); 2] =
+        [("reuse", ConnectionUse::Reuse), ("per-request", ConnectionUse::PerRequest)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ConnectionUse::Reuse => "reuse",
+            ConnectionUse::PerRequest => "per-request",
         }
     }
 }

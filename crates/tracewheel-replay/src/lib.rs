@@ -18,7 +18,7 @@ mod stamp;
 mod stop;
 mod worker;
 
-pub use config::{LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret};
+pub use config::{ConnectionUse, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret};
 pub use error::{ErrorClass, ReplayError};
 pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};
 pub use report::{Counts, FirstFailure, Quantiles, RunReport};

@@ -132,9 +132,10 @@ impl Known<'_> {
             retry_resolved: serde_json::to_value(&config.retry).ok(),
             budgets: Vec::new(),
             connections: ConnectionSection {
-                mode: Some("reuse".to_owned()),
+                mode: Some(config.connection_use.as_str().to_owned()),
                 opened_ahead: None,
                 limit: config.max_connections,
+                spares: config.spare_connections,
                 idle_limit_ns: None,
                 request_timeout_ns: Some(config.request_timeout_ns),
                 connect_timeout_ns: Some(config.connect_timeout_ns),
@@ -243,7 +244,9 @@ pub(crate) fn complete(
     vantage.round_trip_min_ns = round_trips.first().copied();
     vantage.round_trip_p50_ns = round_trips.get(round_trips.len().saturating_sub(1) / 2).copied();
     vantage.round_trip_samples = u32::try_from(round_trips.len()).ok();
+    let seen = shared.connections();
     manifest.policy.connections.opened_ahead = Some(conducted.opened_ahead);
+    manifest.policy.connections.idle_limit_ns = seen.retire_after_ns;
     let predicted = &conducted.predicted;
     manifest.cache.planned_share = predicted.share();
     if let Some(row) = predicted.forgets_from_row {
@@ -311,6 +314,7 @@ fn outcome(
         gate_drift: None,
         in_flight: (totals.in_flight.count() > 0)
             .then(|| distribution(&totals.in_flight, totals.in_flight_sum)),
+        connections: Some(shared.connections()),
         faithful: late.p99_ns.map(|p99| p99 <= FAITHFUL_P99_NS),
         ..OutcomeSection::default()
     }

@@ -90,6 +90,13 @@ pub(crate) struct UsedConnection {
     pub(crate) tls_ns: Option<i64>,
 }
 
+impl UsedConnection {
+    /// When requests could be sent on it.
+    pub(crate) fn ready_ns(&self) -> i64 {
+        self.tls_ns.unwrap_or(self.connected_ns)
+    }
+}
+
 /// Ends `record` as `status` for `reason`.
 pub(crate) fn close(record: &mut RequestRecord, status: RequestStatus, reason: Option<Reason>) {
     record.status = status;

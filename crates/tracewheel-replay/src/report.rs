@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tracewheel_record::manifest::ConnectionOutcome;
 use tracewheel_timeline::vocab::Reason;
 use tracewheel_workload::Thinned;
 
@@ -34,6 +35,8 @@ pub struct RunReport {
     pub connections: u64,
     /// Requests moved to a new connection because the server had closed the reserved one before a byte was written.
     pub stale_connections: u64,
+    /// What was seen of the connections, and learned of how long the target keeps them.
+    pub connection_life: ConnectionOutcome,
     /// First byte written − due, over first attempts, in nanoseconds.
     pub lateness: Quantiles,
     /// Due to first output event, over requests that ended well, in nanoseconds.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::{RunClock, blocking};
 use tracewheel_record::RecordError;
+use tracewheel_record::manifest::ConnectionOutcome;
 use tracewheel_transport::TlsFacts;
 
 use crate::config::RecorderQueue;
@@ -98,6 +99,8 @@ pub(crate) struct Shared {
     round_trips_ns: Mutex<Vec<i64>>,
     /// What TLS negotiated, for the manifest.
     tls: Mutex<TlsSeen>,
+    /// What the workers saw of their connections, each when it ends.
+    connections: Mutex<ConnectionOutcome>,
 }
 
 /// What was seen of TLS.
@@ -126,6 +129,7 @@ impl Shared {
             measuring: AtomicBool::new(false),
             round_trips_ns: Mutex::new(Vec::new()),
             tls: Mutex::default(),
+            connections: Mutex::default(),
         })
     }
 
@@ -198,6 +202,21 @@ impl Shared {
     /// What was seen of TLS.
     pub(crate) fn tls(&self) -> TlsSeen {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds what one worker saw of its connections.
+    pub(crate) fn note_connections(&self, seen: &ConnectionOutcome) {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).add(seen);
+    }
+
+    /// What the workers saw of their connections.
+    pub(crate) fn connections(&self) -> ConnectionOutcome {
+        let seen = self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ConnectionOutcome {
+            opened: self.gauges.connections_opened.load(Ordering::Relaxed),
+            moved: self.gauges.stale_connections.load(Ordering::Relaxed),
+            ..seen
+        }
     }
 
     /// The handshakes noted, ascending.

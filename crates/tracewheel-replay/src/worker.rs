@@ -6,9 +6,13 @@
 
 mod ending;
 mod flight;
+mod forecast;
+mod lifetime;
 mod reconnect;
 mod send;
 mod slots;
+mod standing;
+mod tend;
 mod turn;
 
 use std::collections::VecDeque;
@@ -25,15 +29,18 @@ use tracewheel_record::DepartureLog;
 use tracewheel_transport::{ConnectErrorKind, ExchangeLimits, TlsClient};
 use tracewheel_wheel::Wheel;
 
+use crate::config::ConnectionUse;
 use crate::message::ReadyRequest;
 use crate::prefetch::Budget;
 use crate::retry::RetryPolicy;
 use crate::shared::{Halt, Outbox, Shared};
 
 use flight::Flights;
+use forecast::Forecast;
 use reconnect::Backoff;
 pub(crate) use reconnect::connect_reason;
 use slots::Slots;
+use tend::Tending;
 
 /// Where requests go and what stands in their heads.
 #[derive(Debug)]
@@ -57,6 +64,10 @@ pub(crate) struct Rules {
     pub(crate) connect_timeout_ns: i64,
     pub(crate) cancel_as_recorded: bool,
     pub(crate) limits: ExchangeLimits,
+    /// Whether a connection carries one request or many.
+    pub(crate) connection_use: ConnectionUse,
+    /// Connections of one worker kept ready beyond the known need. `None`: by the recent peak.
+    pub(crate) spares: Option<usize>,
     /// Connections of one worker, at most.
     pub(crate) max_connections: usize,
     /// Connections that one worker can have before the process runs out of descriptors.
@@ -131,6 +142,7 @@ enum Chore {
     Timeout(u32),
     Cancel(u32),
     ConnectTimeout { slot: u32, number: u32 },
+    Tend,
 }
 
 struct Worker {
@@ -171,6 +183,9 @@ struct Worker {
     connecting: usize,
     connect_failure: Option<ConnectFailure>,
     backoff: Backoff,
+    /// When those are due that have no connection yet.
+    forecast: Forecast,
+    tending: Tending,
     /// Since when work has been held back by close releases.
     held_since_ns: Option<i64>,
     /// Pieces of work to be done although a release is close.
@@ -212,7 +227,13 @@ async fn serve(setup: Setup) -> io::Result<()> {
             Arc::clone(&clock),
             WaiterOptions { max_spin_ns: 0, max_spin_percent: 0 },
         )?,
-        slots: Slots::new(clock, Arc::clone(&target), rules.limits.clone(), connection_numbers),
+        slots: Slots::new(
+            clock,
+            Arc::clone(&target),
+            rules.limits.clone(),
+            connection_numbers,
+            rules.connection_use,
+        ),
         shared,
         outbox,
         departures,
@@ -234,6 +255,8 @@ async fn serve(setup: Setup) -> io::Result<()> {
         connecting: 0,
         connect_failure: None,
         backoff: Backoff::default(),
+        forecast: Forecast::default(),
+        tending: Tending::default(),
         held_since_ns: None,
         owed_pieces: 0,
         gauged: Gauged::default(),

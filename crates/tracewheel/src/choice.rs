@@ -62,6 +62,10 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             ("exact", "`ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey"),
             ("cap", "only the limit is sent; hosted APIs refuse more"),
         ]),
+        ("replay", "connection_use") => of(&[
+            ("reuse", "one request after another, as SDKs keep their connections"),
+            ("per-request", "each request has a connection of its own, opened before it is due"),
+        ]),
         (_, "color") => of(&[
             ("auto", "on a terminal, unless NO_COLOR is set"),
             ("always", "everywhere"),

@@ -297,8 +297,14 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "RULE")]
     pub(crate) lengths: Option<String>,
     /// Most connections to hold open.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "max-connections", value_name = "N", allow_negative_numbers = true)]
     pub(crate) connections: Option<u32>,
+    /// Whether a connection carries one request after another. Default `reuse`.
+    #[arg(long, value_name = "WORD")]
+    pub(crate) connection_use: Option<String>,
+    /// Connections kept ready beyond those that the next requests need. Default: by the recent peak, 2 to 32.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) spare_connections: Option<u32>,
     /// Sending threads.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) workers: Option<u16>,

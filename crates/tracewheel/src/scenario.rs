@@ -94,6 +94,8 @@ struct Replay {
     unknown_tokens: Option<String>,
     lengths: Option<String>,
     connections: Option<u32>,
+    connection_use: Option<String>,
+    spare_connections: Option<u32>,
     workers: Option<u16>,
 }
 
@@ -151,6 +153,7 @@ fn checked(file: &Scenario) -> Result<(), String> {
         ("replay", "cache", &replay.cache),
         ("replay", "unknown_tokens", &replay.unknown_tokens),
         ("replay", "lengths", &replay.lengths),
+        ("replay", "connection_use", &replay.connection_use),
     ] {
         if let (Some(value), Some(choice)) = (value, choice("replay", key)) {
             choice.check(value).map_err(|why| format!("[{section}] {key}: {why}"))?;
@@ -197,6 +200,8 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         unknown_tokens: args.unknown_tokens.or(file.replay.unknown_tokens),
         lengths: args.lengths.or(file.replay.lengths),
         connections: args.connections.or(file.replay.connections),
+        connection_use: args.connection_use.or(file.replay.connection_use),
+        spare_connections: args.spare_connections.or(file.replay.spare_connections),
         workers: args.workers.or(file.replay.workers),
         owner: args.owner.or(file.owner),
         output: args.output.or(file.runs.map(beside)),
@@ -247,6 +252,8 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             unknown_tokens: text(&args.unknown_tokens, "refuse"),
             lengths: text(&args.lengths, "exact"),
             connections: args.connections,
+            connection_use: text(&args.connection_use, "reuse"),
+            spare_connections: args.spare_connections,
             workers: args.workers,
         },
         record: Record {

@@ -10,6 +10,8 @@
 
 #[path = "whole/commands.rs"]
 mod commands;
+#[path = "whole/connections.rs"]
+mod connections;
 #[path = "whole/demo.rs"]
 mod demo;
 #[path = "whole/doctor.rs"]

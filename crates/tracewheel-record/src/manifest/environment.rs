@@ -121,13 +121,15 @@ pub struct BudgetSection {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConnectionSection {
-    /// For example `reuse` or `per_request`.
+    /// `reuse`, or `per-request`: each request had a connection of its own.
     pub mode: Option<String>,
     /// Connections opened ahead of the first send.
     pub opened_ahead: Option<u32>,
     /// Upper limit, if any.
     pub limit: Option<u32>,
-    /// Idle time after which a connection is not used again.
+    /// Connections kept ready beyond those that the next requests need; `None`: as many as the recent peak suggested.
+    pub spares: Option<u32>,
+    /// Idle time after which a connection was not used again, as learned from the target.
     pub idle_limit_ns: Option<i64>,
     /// Limit of an attempt's whole duration.
     pub request_timeout_ns: Option<i64>,

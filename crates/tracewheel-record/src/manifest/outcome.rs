@@ -30,8 +30,67 @@ pub struct OutcomeSection {
     pub gate_drift: Option<PercentilesNs>,
     /// Requests in flight, seen by each arriving request.
     pub in_flight: Option<DistributionSection>,
+    /// What was seen of the connections, and learned of how long the target keeps them.
+    pub connections: Option<ConnectionOutcome>,
     /// Whether the generator kept the schedule, as the replay judged it.
     pub faithful: Option<bool>,
+}
+
+/// What became of a run's connections, and what was learned of how long the target keeps them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionOutcome {
+    /// Connections opened.
+    pub opened: u64,
+    /// Requests moved to another connection because the server had closed theirs before a byte was written.
+    pub moved: u64,
+    /// Attempts whose connection stood only after they were due.
+    pub connected_at_send: u64,
+    /// Attempts that lost their connection, or were due without one, and took one that stood ready.
+    pub spares_used: u64,
+    /// Idle connections that the server closed.
+    pub closed_idle: u64,
+    /// Idle connections that were closed ahead of the server's limit.
+    pub retired: u64,
+    /// Idle time since the last answer after which the server closed a connection, or said that it would: the smallest.
+    pub idle_limit_ns: Option<i64>,
+    /// The same for connections that had carried nothing, since they stood.
+    pub idle_limit_unused_ns: Option<i64>,
+    /// Idle time after which a connection that had carried something was taken out of use.
+    pub retire_after_ns: Option<i64>,
+    /// Answers after which the server ends a connection.
+    pub answers_limit: Option<u32>,
+    /// How that is known.
+    pub answers_limit_from: Option<AnswersLimitFrom>,
+}
+
+impl ConnectionOutcome {
+    /// Adds what another sender saw: counts are summed, of limits the smaller one stays.
+    pub fn add(&mut self, other: &ConnectionOutcome) {
+        let smaller = |one: Option<i64>, two: Option<i64>| one.into_iter().chain(two).min();
+        self.opened += other.opened;
+        self.moved += other.moved;
+        self.connected_at_send += other.connected_at_send;
+        self.spares_used += other.spares_used;
+        self.closed_idle += other.closed_idle;
+        self.retired += other.retired;
+        self.idle_limit_ns = smaller(self.idle_limit_ns, other.idle_limit_ns);
+        self.idle_limit_unused_ns = smaller(self.idle_limit_unused_ns, other.idle_limit_unused_ns);
+        self.retire_after_ns = smaller(self.retire_after_ns, other.retire_after_ns);
+        if other.answers_limit.is_some_and(|limit| self.answers_limit.is_none_or(|known| limit < known)) {
+            (self.answers_limit, self.answers_limit_from) = (other.answers_limit, other.answers_limit_from);
+        }
+    }
+}
+
+/// How a limit on the answers of a connection is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswersLimitFrom {
+    /// The server says so: `connection: close`, or `max` of `keep-alive`.
+    Announced,
+    /// It closed connections right behind that answer, without a word.
+    Seen,
 }
 
 /// What ended a run.

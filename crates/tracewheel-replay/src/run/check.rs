@@ -203,6 +203,8 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32, descriptors: Option<u64
             ..ExchangeLimits::default()
         },
         descriptor_room: descriptor_room(descriptors, workers),
+        connection_use: config.connection_use,
+        spares: config.spare_connections.map(|spares| spares.div_ceil(workers) as usize),
         max_connections: config.max_connections.map_or(usize::MAX, |most| (most / workers).max(1) as usize),
     }
 }

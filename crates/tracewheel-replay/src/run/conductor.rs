@@ -377,6 +377,7 @@ pub(super) fn report(
         thinned: header.thinned.clone(),
         connections: shared.gauges.connections_opened.load(Ordering::Relaxed),
         stale_connections: shared.gauges.stale_connections.load(Ordering::Relaxed),
+        connection_life: shared.connections(),
         lateness: quantiles(&totals.lateness),
         ttft: quantiles(&totals.ttft),
         e2e: quantiles(&totals.e2e),

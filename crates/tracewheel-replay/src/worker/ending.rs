@@ -35,7 +35,9 @@ impl Worker {
         {
             flight.moves += 1;
             flight.stage = Stage::Unarmed;
+            flight.lost_connection = true;
             self.shared.gauges.stale_connections.fetch_add(1, Ordering::Relaxed);
+            self.tend_by(0);
             return self.arm_again(number);
         }
         let (status, reason) = judge(&outcome);
@@ -179,7 +181,7 @@ impl Worker {
         flight.due_ns = end_ns.saturating_add(delay_ns);
         flight.record.backoff_ns = flight.record.backoff_ns.saturating_add(delay_ns);
         flight.released_ns = None;
-        (flight.moves, flight.starved) = (0, false);
+        (flight.moves, flight.starved, flight.lost_connection) = (0, false, false);
         if flight.is_measured() {
             self.shared.gauges.retries.fetch_add(1, Ordering::Relaxed);
         }
@@ -260,7 +262,7 @@ fn judge(outcome: &ExchangeOutcome) -> (AttemptStatus, Option<Reason>) {
 }
 
 /// When an exchange ended: the kernel's stamp of the read that completed it, where it has one.
-fn end_ns(outcome: &ExchangeOutcome) -> Option<i64> {
+pub(super) fn end_ns(outcome: &ExchangeOutcome) -> Option<i64> {
     let end = outcome.end_ns?;
     match outcome.reads.last() {
         Some(read) if read.user_ns == end => Some(best_ns(read)),

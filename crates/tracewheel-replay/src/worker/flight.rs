@@ -47,6 +47,10 @@ pub(super) struct Flight {
     pub(super) used: Option<UsedConnection>,
     /// Connections that broke under the present attempt before a byte was written.
     pub(super) moves: u8,
+    /// The server closed the present attempt's connection before a byte was written.
+    pub(super) lost_connection: bool,
+    /// Up to when the connection that it is armed on is known to be good.
+    pub(super) good_until_ns: i64,
     /// The present attempt had to wait for a connection that it may have.
     pub(super) starved: bool,
     pub(super) alarms: Alarms,
@@ -78,6 +82,8 @@ impl Flight {
             in_flight_seen: 0,
             used: None,
             moves: 0,
+            lost_connection: false,
+            good_until_ns: i64::MAX,
             starved: false,
             alarms: Alarms::default(),
         }

@@ -46,8 +46,13 @@ impl Backoff {
         self.until_ns = now_ns.saturating_add(wait_ns);
     }
 
+    /// Until when early tries wait.
+    pub(super) fn until_ns(&self) -> i64 {
+        self.until_ns
+    }
+
     /// Whether early tries wait.
-    fn holds(&self, now_ns: i64) -> bool {
+    pub(super) fn holds(&self, now_ns: i64) -> bool {
         now_ns < self.until_ns
     }
 }
@@ -61,7 +66,8 @@ impl Worker {
             // It will try when it is due.
             return;
         }
-        if self.may_connect() {
+        let at = self.flights.get(number).due_ns.max(now);
+        if self.may_connect() || (self.connecting < MAX_CONNECTING && self.slots.give_way(at)) {
             self.connect(Some(number));
         } else if self.slots.open() >= self.rules.descriptor_room {
             if released {
@@ -90,6 +96,7 @@ impl Worker {
         let deadline = self.shared.clock.now().0.saturating_add(self.rules.connect_timeout_ns);
         let number = self.slots.number(slot);
         self.chores.insert(deadline, Chore::ConnectTimeout { slot, number });
+        self.tend_by(deadline);
     }
 
     /// Lets a flight fail as it would when the system refused a descriptor, by the same way and not within this call.
@@ -145,7 +152,12 @@ impl Worker {
 
     /// Gives connections that came free, or the right to make one, to those who queue.
     pub(super) fn feed_starving(&mut self) {
-        while self.slots.has_idle() || self.may_connect() {
+        // Once around, at most: what stands may not be good for all of them.
+        for _ in 0..self.starving.len() {
+            let now = self.shared.clock.now().0;
+            if !self.slots.has_good(now) && !self.may_connect() {
+                return;
+            }
             let Some(number) = self.starving.pop_front() else { return };
             self.flights.get(number).stage = Stage::Unarmed;
             self.arm_again(number);

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use http::{HeaderName, HeaderValue};
-use tracewheel_clock::Clock;
+use http::{HeaderName, HeaderValue, header};
+use tracewheel_clock::{Clock, RunNs};
 use tracewheel_record::ReleaseRecord;
 use tracewheel_transport::PreparedRequest;
 
+use crate::config::ConnectionUse;
 use crate::message::{ReadyRequest, RecorderMessage};
 use crate::shared::Halt;
 
@@ -18,6 +19,8 @@ use super::{Chore, Pace, Worker};
 const MIN_LEAD_NS: i64 = 3_000_000;
 /// And at most this long.
 const MAX_LEAD_NS: i64 = 2_000_000_000;
+/// A release so late has met a thread that was stopped: what it knew of its connections is old.
+const STALL_NS: i64 = 20_000_000;
 
 impl Worker {
     /// Takes a rendered request over and sets its alarms.
@@ -41,11 +44,19 @@ impl Worker {
 
     /// Puts the flight's coming attempt into the wheels.
     pub(super) fn schedule(&mut self, number: u32) {
-        let lead_ns = (2 * self.handshake_ns + 1_000_000).clamp(MIN_LEAD_NS, MAX_LEAD_NS);
+        let lead_ns = self.lead_ns();
         let flight = self.flights.get(number);
         flight.alarms.send = Some(self.sends.insert(flight.due_ns, number));
         flight.alarms.arm =
             Some(self.chores.insert(flight.due_ns.saturating_sub(lead_ns), Chore::Arm(number)));
+        let due_ns = flight.due_ns;
+        self.forecast.add(due_ns);
+        self.tend_by(due_ns.saturating_sub(MAX_LEAD_NS));
+    }
+
+    /// How long ahead of its due time a request is put onto its connection.
+    pub(super) fn lead_ns(&self) -> i64 {
+        (2 * self.handshake_ns + 1_000_000).clamp(MIN_LEAD_NS, MAX_LEAD_NS)
     }
 
     /// Closed loop: releases the next ones while there is room.
@@ -65,6 +76,7 @@ impl Worker {
             self.release(number);
         }
         self.pumping = false;
+        self.tend_by(0);
     }
 
     /// Reserves a connection and encodes the request on it; begins a connection where none is idle.
@@ -73,11 +85,19 @@ impl Worker {
             return;
         }
         let request = self.request(number);
-        let (armed, stale) = self.slots.arm(request, number);
+        let now = self.shared.clock.now().0;
+        // However far off the due time, a connection made just now will do.
+        let soon = now.saturating_add(self.slots.unused_good_for_ns() / 2);
+        let at = self.flights.get(number).due_ns.min(soon).max(now);
+        let (armed, stale) = self.slots.arm(request, number, at);
         match armed {
-            Some((slot, used)) => {
+            Some(armed) => {
                 let flight = self.flights.get(number);
-                (flight.stage, flight.used) = (Stage::Armed(slot), Some(used));
+                (flight.stage, flight.used) = (Stage::Armed(armed.slot), Some(armed.used));
+                flight.good_until_ns = armed.good_until_ns;
+                // It had lost its own connection, or never had one: what stood by served.
+                let spare = flight.lost_connection || flight.released_ns.is_some();
+                self.tending.counts.spares_used += u64::from(spare);
             }
             None => self.connect_for(number),
         }
@@ -92,6 +112,9 @@ impl Worker {
         let fixed = if flight.stream { &self.target.streamed } else { &self.target.plain };
         for (name, value) in fixed {
             request.headers.insert(name, value.clone());
+        }
+        if self.rules.connection_use == ConnectionUse::PerRequest {
+            request.headers.insert(header::CONNECTION, CLOSE);
         }
         request.headers.insert(X_REQUEST_ID, hex_header(flight.request_id));
         if flight.attempt > 1
@@ -115,8 +138,16 @@ impl Worker {
         flight.released_ns = Some(now);
         match flight.stage {
             Stage::Unarmed => self.arm(number),
+            // It is so late that the server may be closing the connection by now.
+            Stage::Armed(slot) if now > flight.good_until_ns.max(flight.due_ns + STALL_NS) => {
+                flight.stage = Stage::Unarmed;
+                flight.lost_connection = true;
+                self.slots.abort(slot, RunNs(now), "");
+                self.tending.counts.retired += 1;
+                self.arm(number);
+            }
             // A connection came free while one is still being made: it is the faster one.
-            Stage::Connecting(slot) if self.slots.has_idle() => {
+            Stage::Connecting(slot) if self.slots.has_good(now) => {
                 self.slots.disown(slot);
                 flight.stage = Stage::Unarmed;
                 self.arm(number);
@@ -135,6 +166,8 @@ impl Worker {
         let flight = self.flights.get(number);
         let Stage::Armed(slot) = flight.stage else { return None };
         flight.stage = Stage::Running(slot);
+        let stood_late = flight.used.is_some_and(|used| used.ready_ns() > flight.due_ns);
+        self.tending.counts.connected_at_send += u64::from(stood_late);
         if std::mem::take(&mut flight.holds_place) {
             self.budget.give_back(flight.body.len());
         }
@@ -184,11 +217,16 @@ impl Worker {
                 self.connecting -= 1;
                 self.connect_failed(flight, error.kind, error.source.to_string());
             }
-            SlotEvent::IdleClosed => {}
-            SlotEvent::ArmedClosed { flight } => {
+            SlotEvent::IdleClosed => {
+                self.tending.counts.closed_idle += 1;
+                self.tend_by(0);
+            }
+            SlotEvent::ArmedClosed { flight: number } => {
                 self.shared.gauges.stale_connections.fetch_add(1, Ordering::Relaxed);
-                self.flights.get(flight).stage = Stage::Unarmed;
-                self.arm_again(flight);
+                let flight = self.flights.get(number);
+                (flight.stage, flight.lost_connection) = (Stage::Unarmed, true);
+                self.tend_by(0);
+                self.arm_again(number);
             }
             SlotEvent::Ended { flight, outcome } => {
                 debug_assert!(matches!(self.flights.get(flight).stage, Stage::Running(at) if at == slot));
@@ -209,6 +247,7 @@ impl Worker {
     }
 }
 
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Sixteen hexadecimal digits.

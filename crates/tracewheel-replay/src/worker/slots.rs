@@ -6,15 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
+use http::{HeaderName, Version, header};
 use tracewheel_clock::{RunClock, RunNs};
 use tracewheel_transport::{
-    ConnectError, Exchange, ExchangeLimits, ExchangeOutcome, H1Connection, Opening, PreparedRequest, TlsFacts,
+    ConnectError, Exchange, ExchangeErrorKind, ExchangeLimits, ExchangeOutcome, H1Connection, Opening,
+    PreparedRequest, Response, TlsFacts,
 };
 
+use tracewheel_clock::Clock;
+use tracewheel_record::manifest::ConnectionOutcome;
+
+use crate::config::ConnectionUse;
 use crate::message::UsedConnection;
 use crate::ready::{ReadyQueue, SlotWaker};
 
 use super::Target;
+use super::ending::end_ns;
+use super::lifetime::{Kind, Lifetimes, Said};
+use super::standing::{Resting, Standing};
 
 enum Life {
     Free,
@@ -28,6 +37,16 @@ struct Slot {
     life: Life,
     /// Number of the connection within the run.
     number: u32,
+    /// Since when the connection has carried nothing: its last answer's end, or when it stood.
+    since_ns: i64,
+}
+
+/// A request on a connection, behind the valve.
+pub(super) struct Armed {
+    pub(super) slot: u32,
+    pub(super) used: UsedConnection,
+    /// Up to when the connection is known to be good.
+    pub(super) good_until_ns: i64,
 }
 
 /// What polling a slot brought about.
@@ -58,8 +77,13 @@ pub(super) enum SlotEvent {
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slots of idle connections; the one used last is used first.
-    idle: Vec<u32>,
+    /// Connections that stand ready.
+    standing: Standing,
+    /// What is known of how long the target keeps them.
+    lifetimes: Lifetimes,
+    connection_use: ConnectionUse,
+    /// Connections being made for no flight.
+    making_for_nobody: usize,
     ready: Arc<ReadyQueue>,
     woken: VecDeque<u32>,
     clock: Arc<RunClock>,
@@ -74,11 +98,15 @@ impl Slots {
         target: Arc<Target>,
         limits: ExchangeLimits,
         numbers: Arc<AtomicU32>,
+        connection_use: ConnectionUse,
     ) -> Self {
         Slots {
             slots: Vec::new(),
             free: Vec::new(),
-            idle: Vec::new(),
+            standing: Standing::default(),
+            lifetimes: Lifetimes::default(),
+            connection_use,
+            making_for_nobody: 0,
             ready: ReadyQueue::new(),
             woken: VecDeque::new(),
             clock,
@@ -93,8 +121,61 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    pub(super) fn has_idle(&self) -> bool {
-        !self.idle.is_empty()
+    /// Whether a connection stands ready that will be good at `at_ns`.
+    pub(super) fn has_good(&self, at_ns: i64) -> bool {
+        self.standing.has_good(at_ns, &self.lifetimes)
+    }
+
+    /// Counts the standing connections that will be good, for times that ascend from call to call.
+    pub(super) fn count_good(&self) -> impl FnMut(i64) -> usize {
+        self.standing.count_good(&self.lifetimes)
+    }
+
+    /// Connections that carry a request, armed or under way, when `connecting` are being made.
+    pub(super) fn in_use(&self, connecting: usize) -> usize {
+        self.open().saturating_sub(self.standing.len() + self.standing.witnesses() + connecting)
+    }
+
+    pub(super) fn making_for_nobody(&self) -> usize {
+        self.making_for_nobody
+    }
+
+    /// How long a connection that has carried nothing is known to be good.
+    pub(super) fn unused_good_for_ns(&self) -> i64 {
+        self.lifetimes.good_for_ns(Kind::Unused)
+    }
+
+    pub(super) fn next_retirement_ns(&self) -> Option<i64> {
+        self.standing.next_retirement_ns(&self.lifetimes)
+    }
+
+    /// Closes the idle connections that come near to the target's limit; how many. With `room`, one of each kind stays
+    /// open out of use, to see whether the limit is one.
+    pub(super) fn retire(&mut self, now_ns: i64, room: bool) -> u64 {
+        self.standing.testify(now_ns, &mut self.lifetimes);
+        let mut retired = Vec::new();
+        self.standing.retire(now_ns, &self.lifetimes, room, &mut retired);
+        retired.iter().for_each(|slot| self.vacate(*slot));
+        retired.len() as u64
+    }
+
+    /// Closes an idle connection that is of no use for what is due at `at_ns`; false if there is none.
+    pub(super) fn give_way(&mut self, at_ns: i64) -> bool {
+        let slot = self.standing.give_way(at_ns, &self.lifetimes);
+        slot.map(|slot| self.vacate(slot)).is_some()
+    }
+
+    /// What was learned of the target's connections, beside what was counted.
+    pub(super) fn learned(&self, counts: ConnectionOutcome) -> ConnectionOutcome {
+        let answers = self.lifetimes.answers_limit();
+        ConnectionOutcome {
+            idle_limit_ns: self.lifetimes.idle_limit_ns(Kind::Used),
+            idle_limit_unused_ns: self.lifetimes.idle_limit_ns(Kind::Unused),
+            retire_after_ns: self.lifetimes.retire_after_ns(Kind::Used),
+            answers_limit: answers.map(|(limit, _)| limit),
+            answers_limit_from: answers.map(|(_, from)| from),
+            ..counts
+        }
     }
 
     /// Who is woken when a slot is.
@@ -128,6 +209,7 @@ impl Slots {
 
     /// As [`Self::connect`], by this way.
     pub(super) fn open_with(&mut self, opening: Opening, flight: Option<u32>) -> u32 {
+        self.making_for_nobody += usize::from(flight.is_none());
         let life = Life::Connecting { opening, flight };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let slot = match self.free.pop() {
@@ -138,7 +220,8 @@ impl Slots {
             }
             None => {
                 let slot = u32::try_from(self.slots.len()).expect("file descriptors run out long before");
-                self.slots.push(Slot { waker: SlotWaker::new(slot, &self.ready), life, number });
+                let waker = SlotWaker::new(slot, &self.ready);
+                self.slots.push(Slot { waker, life, number, since_ns: 0 });
                 slot
             }
         };
@@ -148,8 +231,10 @@ impl Slots {
 
     /// Takes the connection that is being made from its flight: it will lie idle when it stands.
     pub(super) fn disown(&mut self, slot: u32) {
-        if let Life::Connecting { flight, .. } = &mut self.slots[slot as usize].life {
-            *flight = None;
+        if let Life::Connecting { flight, .. } = &mut self.slots[slot as usize].life
+            && flight.take().is_some()
+        {
+            self.making_for_nobody += 1;
         }
     }
 
@@ -161,6 +246,7 @@ impl Slots {
             return None;
         }
         let given_up = (*flight, opening.tcp_stands());
+        self.making_for_nobody -= usize::from(given_up.0.is_none());
         self.vacate(slot);
         Some(given_up)
     }
@@ -169,18 +255,20 @@ impl Slots {
         self.slots[slot as usize].number
     }
 
-    /// Puts a request onto an idle connection, behind the valve: its slot, if there was one that held. Besides, the number
-    /// of idle connections that turned out to be closed.
+    /// Puts a request that leaves at `at_ns` onto a standing connection, behind the valve, if there is one that is known
+    /// to be good by then. Besides, the number of connections that turned out to be closed.
     pub(super) fn arm(
         &mut self,
         mut request: PreparedRequest,
         flight: u32,
-    ) -> (Option<(u32, UsedConnection)>, u32) {
+        at_ns: i64,
+    ) -> (Option<Armed>, u32) {
         let mut stale = 0;
-        while let Some(slot) = self.idle.pop() {
+        while let Some(taken) = self.standing.take(at_ns, &self.lifetimes) {
+            let slot = taken.slot;
             let place = &mut self.slots[slot as usize];
             let Life::Idle(connection) = std::mem::replace(&mut place.life, Life::Free) else {
-                debug_assert!(false, "only idle connections are listed as idle");
+                debug_assert!(false, "only idle connections stand ready");
                 continue;
             };
             let stamps = connection.connect_stamps();
@@ -195,8 +283,9 @@ impl Slots {
             let waker = place.waker.begin_poll();
             if exchange.poll_armed(&mut Context::from_waker(waker)).is_pending() {
                 place.life = Life::Busy { exchange, flight, released: false };
-                return (Some((slot, used)), stale);
+                return (Some(Armed { slot, used, good_until_ns: taken.good_until_ns }), stale);
             }
+            self.note_closed(slot, exchange.connection().exchanges() - 1);
             request = exchange.into_request();
             stale += 1;
             self.vacate(slot);
@@ -235,14 +324,16 @@ impl Slots {
             Life::Free => SlotEvent::Nothing,
             Life::Connecting { opening, flight } => {
                 let flight = *flight;
-                match Pin::new(opening).poll(&mut cx) {
+                let polled = Pin::new(opening).poll(&mut cx);
+                self.making_for_nobody -= usize::from(polled.is_ready() && flight.is_none());
+                match polled {
                     Poll::Pending => SlotEvent::Nothing,
                     Poll::Ready(Ok(connection)) => {
                         let stamps = connection.connect_stamps();
                         let round_trip_ns = stamps.connected_ns.since(stamps.start_ns);
                         let handshake_ns = stamps.ready_ns().since(stamps.start_ns);
                         let tls = connection.tls().cloned();
-                        self.settle(slot, connection);
+                        self.settle(slot, connection, stamps.ready_ns().0);
                         SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls }
                     }
                     Poll::Ready(Err(error)) => {
@@ -254,7 +345,9 @@ impl Slots {
             Life::Idle(connection) => match connection.poll_idle(&mut cx) {
                 Poll::Pending => SlotEvent::Nothing,
                 Poll::Ready(()) => {
-                    self.idle.retain(|idle| *idle != slot);
+                    let answers = connection.exchanges();
+                    self.standing.remove(slot);
+                    self.note_closed(slot, answers);
                     self.vacate(slot);
                     SlotEvent::IdleClosed
                 }
@@ -264,6 +357,8 @@ impl Slots {
                 match exchange.poll_armed(&mut cx) {
                     Poll::Pending => SlotEvent::Nothing,
                     Poll::Ready(()) => {
+                        let answers = exchange.connection().exchanges() - 1;
+                        self.note_closed(slot, answers);
                         self.vacate(slot);
                         SlotEvent::ArmedClosed { flight }
                     }
@@ -282,22 +377,62 @@ impl Slots {
     fn finish(&mut self, slot: u32) -> Box<ExchangeOutcome> {
         let life = std::mem::replace(&mut self.slots[slot as usize].life, Life::Free);
         let Life::Busy { exchange, .. } = life else { unreachable!("only a running exchange is finished") };
+        let answers = exchange.connection().exchanges();
         let (outcome, connection) = exchange.finish();
+        let ends = self.learn_from(slot, &outcome, answers);
         match connection {
-            Some(connection) => self.settle(slot, connection),
-            None => self.vacate(slot),
+            Some(connection) if !ends => {
+                let since_ns = end_ns(&outcome).unwrap_or_else(|| self.clock.now().0);
+                self.settle(slot, connection, since_ns);
+            }
+            _ => self.vacate(slot),
         }
         Box::new(outcome)
     }
 
-    /// Lets a connection lie idle in its slot, watched.
-    fn settle(&mut self, slot: u32, mut connection: H1Connection) {
+    /// Learns from an exchange how long the target keeps its connections; whether this one is not to be used again.
+    fn learn_from(&mut self, slot: u32, outcome: &ExchangeOutcome, answers: u32) -> bool {
+        match (&outcome.error, &outcome.response) {
+            (Some(error), _) => {
+                let met_a_close = matches!(
+                    error.kind,
+                    ExchangeErrorKind::ResetBeforeResponse | ExchangeErrorKind::ClosedBeforeWrite
+                );
+                if met_a_close {
+                    self.note_closed(slot, answers - 1);
+                }
+                true
+            }
+            (None, Some(head)) if head.status.is_success() => {
+                let said = said(head);
+                self.lifetimes.answered(answers, said);
+                said.answers_left == Some(0)
+                    || said.timeout_s == Some(0)
+                    || self.connection_use == ConnectionUse::PerRequest
+                    || self.lifetimes.is_spent(answers)
+            }
+            (None, _) => self.connection_use == ConnectionUse::PerRequest,
+        }
+    }
+
+    /// The server was found to have closed the connection in that slot, which carries nothing (or a request that it did
+    /// not answer), after so many answers.
+    fn note_closed(&mut self, slot: u32, answers: u32) {
+        let age_ns = self.clock.now().0 - self.slots[slot as usize].since_ns;
+        self.lifetimes.closed(age_ns, answers);
+    }
+
+    /// Lets a connection that has carried nothing since then stand ready in its slot, watched.
+    fn settle(&mut self, slot: u32, mut connection: H1Connection, since_ns: i64) {
         let place = &mut self.slots[slot as usize];
+        place.since_ns = since_ns;
         let waker = place.waker.begin_poll();
+        let exchanges = connection.exchanges();
         if connection.poll_idle(&mut Context::from_waker(waker)).is_pending() {
             place.life = Life::Idle(Box::new(connection));
-            self.idle.push(slot);
+            self.standing.add(Kind::of(exchanges), Resting { slot, since_ns });
         } else {
+            self.note_closed(slot, exchanges);
             self.vacate(slot);
         }
     }
@@ -309,8 +444,62 @@ impl Slots {
 
     /// Closes every connection that carries nothing.
     pub(super) fn close_idle(&mut self) {
-        for slot in std::mem::take(&mut self.idle) {
+        for slot in self.standing.drain() {
             self.vacate(slot);
         }
+    }
+}
+
+/// What an answer's head says about its connection.
+fn said(head: &Response) -> Said {
+    let values = |name| head.headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let has = |token: &str| {
+        let mut tokens = values(header::CONNECTION).flat_map(|value| value.split(','));
+        tokens.any(|found| found.trim().eq_ignore_ascii_case(token))
+    };
+    let mut said = Said {
+        closes: has("close") || (head.version < Version::HTTP_11 && !has("keep-alive")),
+        ..Said::default()
+    };
+    for parameter in values(KEEP_ALIVE).flat_map(|value| value.split(',')) {
+        match parameter.trim().split_once('=') {
+            Some((name, value)) if name.trim_end().eq_ignore_ascii_case("timeout") => {
+                said.timeout_s = value.trim().parse::<u32>().ok().map(i64::from);
+            }
+            Some((name, value)) if name.trim_end().eq_ignore_ascii_case("max") => {
+                said.answers_left = value.trim().parse().ok();
+            }
+            _ => {}
+        }
+    }
+    said
+}
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, HeaderValue, StatusCode};
+
+    fn head(version: Version, headers: &[(&'static str, &'static str)]) -> Response {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect::<HeaderMap>();
+        Response { status: StatusCode::OK, version, headers, read: 0 }
+    }
+
+    #[test]
+    fn what_servers_say_about_their_connections_is_read_and_nonsense_is_not() {
+        let says = |headers: &[_]| said(&head(Version::HTTP_11, headers));
+        assert_eq!(says(&[]), Said::default());
+        assert!(says(&[("connection", "foo, Close")]).closes);
+        let both = says(&[("keep-alive", "timeout=5, max=100")]);
+        assert_eq!((both.timeout_s, both.answers_left, both.closes), (Some(5), Some(100), false));
+        let odd = says(&[("keep-alive", "timeout = 7,max=-1, timeout=x1, five")]);
+        assert_eq!((odd.timeout_s, odd.answers_left), (None, None));
+        assert!(said(&head(Version::HTTP_10, &[])).closes);
+        assert!(!said(&head(Version::HTTP_10, &[("connection", "keep-alive")])).closes);
     }
 }

@@ -44,6 +44,7 @@ impl Worker {
             }
         }
         self.slots.close_idle();
+        self.account_for_connections();
         self.gauge();
         Ok(())
     }
@@ -173,6 +174,7 @@ impl Worker {
                 self.cancel(flight);
             }
             Chore::ConnectTimeout { slot, number } => self.connect_timed_out(slot, number),
+            Chore::Tend => self.tend(),
         }
     }
 

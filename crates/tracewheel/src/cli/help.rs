@@ -69,7 +69,20 @@ const REPLAY: Groups = &[
             "lengths",
         ],
     ),
-    ("How it is sent", &["cache", "retry", "timeout", "drain", "closed_loop", "connections", "workers"]),
+    (
+        "How it is sent",
+        &[
+            "cache",
+            "retry",
+            "timeout",
+            "drain",
+            "closed_loop",
+            "connections",
+            "connection_use",
+            "spare_connections",
+            "workers",
+        ],
+    ),
     ("Result", &["output", "owner", "power_safe", "json"]),
 ];
 

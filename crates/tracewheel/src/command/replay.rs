@@ -7,8 +7,9 @@ use std::time::Duration;
 use tracewheel_analysis::{ReplaySummary, SummaryOptions};
 use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_record::Run;
+use tracewheel_record::manifest::{AnswersLimitFrom, ConnectionOutcome};
 use tracewheel_replay::{
-    ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
+    ConnectionUse, ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
 };
 use tracewheel_timeline::vocab::Operation;
 use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window};
@@ -41,6 +42,9 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let (notes, drain_ns) = (output.clone(), args.drain.unwrap_or(ReplayConfig::default().stop_drain_ns));
     signals::stop_on_signals(&stop, move |level| notes.note(&stopping(level, drain_ns)))?;
     let report = replay(&args, &stop, output)?;
+    if let Some(told) = told_connections(&report.connection_life) {
+        output.note(&told);
+    }
     let stopped = report.stopped != StopLevel::Running;
     let exit = exit_of(&report);
     let summary = match summary(&report.run_dir) {
@@ -68,6 +72,28 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         output.note(&format!("next: tracewheel compare {run} --with {timeline}"));
     }
     Ok(exit)
+}
+
+/// What was learned of how the target treats connections; `None` where it keeps them and all stood in time.
+fn told_connections(life: &ConnectionOutcome) -> Option<String> {
+    let mut limits = Vec::new();
+    if let Some(ns) = life.idle_limit_ns.or(life.idle_limit_unused_ns) {
+        limits.push(format!("closes idle ones after {:.1} s", ns as f64 / 1e9));
+    }
+    if let Some(answers) = life.answers_limit {
+        let how =
+            if life.answers_limit_from == Some(AnswersLimitFrom::Seen) { ", without a word" } else { "" };
+        limits.push(format!("ends each with answer {answers}{how}"));
+    }
+    if limits.is_empty() && life.connected_at_send == 0 {
+        return None;
+    }
+    let target =
+        if limits.is_empty() { String::new() } else { format!("the target {}; ", limits.join(" and ")) };
+    Some(format!(
+        "connections: {target}{} opened, {} retired before the target closed them, {} attempts were due before theirs stood",
+        life.opened, life.retired, life.connected_at_send
+    ))
 }
 
 /// What a signal brings about, for the person who gave it.
@@ -283,6 +309,15 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
         Some(other) => return Err(Failure::usage(format!("--lengths `{other}` is no rule: exact or cap"))),
     };
     config.max_connections = args.connections;
+    config.spare_connections = args.spare_connections;
+    if let Some(word) = &args.connection_use {
+        let found = ConnectionUse::ALL.into_iter().find(|(name, _)| name == word);
+        let (_, connection_use) = found.ok_or_else(|| {
+            let words = ConnectionUse::ALL.map(|(name, _)| name).join(" or ");
+            Failure::usage(format!("--connection-use `{word}` is no way: {words}"))
+        })?;
+        config.connection_use = connection_use;
+    }
     Ok(config)
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tracewheel_analysis::ReplaySummary;
+use tracewheel_record::manifest::ConnectionOutcome;
 use tracewheel_replay::{FirstFailure, RunReport, StopLevel};
 use tracewheel_workload::Thinned;
 
@@ -31,6 +32,8 @@ struct ProcessReport {
     thinned: Option<Thinned>,
     connections: u64,
     stale_connections: u64,
+    /// As `outcome.connections` of the manifest.
+    connection_life: ConnectionOutcome,
     measured_ns: i64,
 }
 
@@ -55,6 +58,7 @@ impl ReplayDocument {
                 thinned: report.thinned.clone(),
                 connections: report.connections,
                 stale_connections: report.stale_connections,
+                connection_life: report.connection_life.clone(),
                 measured_ns: report.measured_ns,
             },
         }
