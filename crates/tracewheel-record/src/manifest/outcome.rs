@@ -46,7 +46,7 @@ pub struct ConnectionOutcome {
     pub moved: u64,
     /// Attempts whose connection stood only after they were due.
     pub connected_at_send: u64,
-    /// Attempts that lost their connection, or were due without one, and took one that stood ready.
+    /// Attempts that lost their connection before a byte was written and took one that stood ready.
     pub spares_used: u64,
     /// Idle connections that the server closed.
     pub closed_idle: u64,

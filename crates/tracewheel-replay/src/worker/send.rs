@@ -95,9 +95,7 @@ impl Worker {
                 let flight = self.flights.get(number);
                 (flight.stage, flight.used) = (Stage::Armed(armed.slot), Some(armed.used));
                 flight.good_until_ns = armed.good_until_ns;
-                // It had lost its own connection, or never had one: what stood by served.
-                let spare = flight.lost_connection || flight.released_ns.is_some();
-                self.tending.counts.spares_used += u64::from(spare);
+                self.tending.counts.spares_used += u64::from(flight.lost_connection);
             }
             None => self.connect_for(number),
         }
