@@ -11,6 +11,7 @@
 //!
 //! The order is total (arrival, then input, then line), so neither the mode nor the memory shows in the result.
 
+mod blocks;
 mod spill;
 
 use std::path::{Path, PathBuf};
@@ -19,11 +20,12 @@ use tracewheel_timeline::{RequestRow, RowPacker};
 
 use crate::draft::Entry;
 use crate::error::IngestError;
+use blocks::{Blocks, Place};
 use spill::Spill;
 
-/// Bytes that a waiting row takes besides its packed form: its place in the list (which may be twice as long as
-/// it needs to be) and what the allocator keeps.
-const OVERHEAD_BYTES: usize = 2 * size_of::<Waiting>() + 16;
+/// Bytes that a waiting row takes besides its packed form: its entry in the list, which may be twice as long as it needs
+/// to be.
+const OVERHEAD_BYTES: usize = 2 * size_of::<Waiting>();
 
 /// In place of an attempt's number, which has 32 bits.
 const NO_ATTEMPT: u64 = u64::MAX;
@@ -37,11 +39,11 @@ pub(crate) struct Key {
     pub(crate) number: u64,
 }
 
-/// A packed row with what it is sorted by.
-#[derive(Debug)]
+/// A packed row's place with what it is sorted by.
+#[derive(Debug, Clone, Copy)]
 struct Waiting {
     key: Key,
-    bytes: Box<[u8]>,
+    place: Place,
 }
 
 /// What to do when memory is full.
@@ -59,6 +61,7 @@ pub(crate) struct Sorter {
     memory_bytes: usize,
     folder: PathBuf,
     waiting: Vec<Waiting>,
+    blocks: Blocks,
     waiting_bytes: usize,
     /// The last row that went on.
     gone: Option<Key>,
@@ -82,6 +85,7 @@ impl Sorter {
             memory_bytes,
             folder: folder.to_owned(),
             waiting: Vec::new(),
+            blocks: Blocks::new(memory_bytes),
             waiting_bytes: 0,
             gone: None,
             spill: None,
@@ -104,9 +108,8 @@ impl Sorter {
         self.scratch.extend_from_slice(&line.to_le_bytes());
         self.scratch.extend_from_slice(&attempt.map_or(NO_ATTEMPT, u64::from).to_le_bytes());
         self.packer.pack(row, &mut self.scratch);
-        let bytes: Box<[u8]> = self.scratch.as_slice().into();
-        self.waiting_bytes += bytes.len() + OVERHEAD_BYTES;
-        self.waiting.push(Waiting { key, bytes });
+        self.waiting_bytes += self.scratch.len() + OVERHEAD_BYTES;
+        self.waiting.push(Waiting { key, place: self.blocks.push(&self.scratch) });
         Ok(self.waiting_bytes >= self.memory_bytes)
     }
 
@@ -119,11 +122,13 @@ impl Sorter {
         let half = self.waiting.len().div_ceil(2);
         self.gone = self.waiting.get(half - 1).map(|last| last.key);
         let mut entry = Entry::default();
-        for waiting in self.waiting.drain(..half) {
-            self.waiting_bytes -= waiting.bytes.len() + OVERHEAD_BYTES;
-            unpack(&self.packer, waiting.key, &waiting.bytes, &self.folder, &mut entry)?;
+        for Waiting { key, place } in self.waiting.drain(..half) {
+            self.waiting_bytes -= place.len as usize + OVERHEAD_BYTES;
+            unpack(&self.packer, key, self.blocks.get(place), &self.folder, &mut entry)?;
+            self.blocks.free(place);
             take(&mut entry)?;
         }
+        self.blocks.move_together(self.waiting.iter_mut().map(|waiting| &mut waiting.place));
         Ok(())
     }
 
@@ -137,14 +142,15 @@ impl Sorter {
         };
         let mut entry = Entry::default();
         if self.spill.is_none() {
-            for waiting in std::mem::take(&mut self.waiting) {
-                unpack(&self.packer, waiting.key, &waiting.bytes, &self.folder, &mut entry)?;
+            for Waiting { key, place } in std::mem::take(&mut self.waiting) {
+                unpack(&self.packer, key, self.blocks.get(place), &self.folder, &mut entry)?;
                 take(&mut entry)?;
             }
             return Ok(sorted);
         }
         self.spill_all()?;
         self.waiting = Vec::new();
+        self.blocks = Blocks::new(0);
         let Some(spill) = self.spill.take() else { return Ok(sorted) };
         let mut merge = spill.merged()?;
         let spilled_bytes = merge.spilled_bytes();
@@ -169,7 +175,8 @@ impl Sorter {
             Some(spill) => spill,
             none => none.insert(Spill::new(&self.folder, self.memory_bytes)?),
         };
-        spill.write_run(self.waiting.drain(..).map(|waiting| (waiting.key, waiting.bytes)))?;
+        spill.write_run(self.waiting.iter().map(|waiting| (waiting.key, self.blocks.get(waiting.place))))?;
+        self.waiting.drain(..).for_each(|waiting| self.blocks.free(waiting.place));
         self.waiting_bytes = 0;
         Ok(())
     }

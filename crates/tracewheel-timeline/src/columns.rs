@@ -6,6 +6,9 @@
 
 mod codec;
 mod dictionary;
+mod hashes;
+mod pages;
+mod runs;
 
 use std::sync::Arc;
 
@@ -18,6 +21,8 @@ use crate::row::RequestRow;
 use crate::vocab::{ArrivalSource, BodyState, Operation, Source, TtftKind};
 pub(crate) use codec::BadCell;
 use codec::{Blob, Codec, Dict, Flag, ListOf, Num, Required, Tags, Text};
+use hashes::Hashes;
+pub(crate) use pages::{Encoded, Zstd};
 
 /// Calls a macro with every column, `field: Codec`, in the order of the schema. The position is the column's number in
 /// the digest: a later version appends and never reorders.
@@ -53,7 +58,7 @@ macro_rules! for_each_column {
             cache_write_tokens_source: Dict<Source>,
             reasoning_tokens: Num<UInt32Type>,
             reasoning_tokens_source: Dict<Source>,
-            prefix_hashes: ListOf<UInt64Type>,
+            prefix_hashes: Hashes,
             prefix_block_tokens: ListOf<UInt32Type>,
             images: Num<UInt16Type>,
             tools: Num<UInt16Type>,
@@ -119,14 +124,25 @@ macro_rules! table {
                 size
             }
 
-            /// The collected rows as arrays in the order of the schema; the builder is empty again.
-            pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+            /// Ends a batch: its columns in the order of the schema. The builder is empty again, but for columns that
+            /// are encoded here.
+            pub(crate) fn finish(&mut self) -> Vec<Cells> {
                 let rows = std::mem::take(&mut self.rows);
                 let mut filled = std::mem::replace(&mut self.filled, [0; NAMES.len()]).into_iter();
                 vec![$({
-                    <$codec>::append_nulls(rows - filled.next().unwrap_or(rows), &mut self.$name);
-                    <$codec>::finish(&mut self.$name)
+                    let filled = filled.next().unwrap_or(rows);
+                    if filled > 0 || <$codec>::encoded(&mut self.$name).is_some() {
+                        <$codec>::append_nulls(rows - filled, &mut self.$name);
+                        <$codec>::finish(&mut self.$name).map_or(Cells::Encoded, Cells::Array)
+                    } else {
+                        Cells::Null(rows)
+                    }
                 }),+]
+            }
+
+            /// Every column in the order of the schema, if it is encoded here.
+            pub(crate) fn encoded(&mut self) -> [Option<&mut dyn Encoded>; NAMES.len()] {
+                [$(<$codec>::encoded(&mut self.$name)),+]
             }
         }
 
@@ -213,6 +229,15 @@ macro_rules! table {
     };
 }
 for_each_column!(table);
+
+/// One column of a batch.
+pub(crate) enum Cells {
+    Array(ArrayRef),
+    /// So many nulls and nothing else: most columns of most logs.
+    Null(usize),
+    /// With the column's [`Encoded`] already.
+    Encoded,
+}
 
 /// A column whose type is not the schema's.
 pub(crate) struct WrongType {

@@ -1,14 +1,10 @@
 //! Writing a timeline: rows in, one Parquet file out, in bounded memory.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, SchemaRef};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use arrow_schema::DataType;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -22,19 +18,14 @@ use crate::row::RequestRow;
 use crate::schema;
 
 mod partial;
+mod row_groups;
 
 use partial::Partial;
+use row_groups::RowGroups;
 
 /// Rows that wait in the builders at most, and their bytes.
 const BATCH_ROWS: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
-
-/// A row group's size at most: it is held in memory, encoded, until it is whole.
-const ROW_GROUP_ROWS: usize = 128 * 1024;
-const ROW_GROUP_BYTES: usize = 64 << 20;
-
-/// A page of hashes: small enough to stay in the processor's cache until it is encoded.
-const HASH_PAGE_BYTES: usize = 128 << 10;
 
 /// The first bytes of every Parquet file.
 const PARQUET_MAGIC: &[u8] = b"PAR1";
@@ -46,9 +37,7 @@ const PARQUET_MAGIC: &[u8] = b"PAR1";
 pub struct TimelineWriter {
     path: PathBuf,
     partial: Partial,
-    /// `None` only once finished.
-    writer: Option<ArrowWriter<BufWriter<File>>>,
-    schema: SchemaRef,
+    groups: RowGroups,
     meta: TimelineMeta,
     builder: RowBuilder,
     pending_rows: usize,
@@ -81,14 +70,11 @@ impl TimelineWriter {
         let path = destination(path.as_ref())?;
         let (partial, file) = Partial::create(&path).map_err(TimelineError::io("create", &path))?;
         let schema = schema::arrow_schema(meta.baseline);
-        let options = ArrowWriterOptions::new().with_properties(properties(&meta));
-        let writer = ArrowWriter::try_new_with_options(BufWriter::new(file), Arc::clone(&schema), options);
-        let writer = writer.map_err(TimelineError::written(&path))?;
+        let groups = RowGroups::new(file, schema, properties(&meta)).map_err(TimelineError::written(&path))?;
         Ok(Self {
             path,
             partial,
-            writer: Some(writer),
-            schema,
+            groups,
             meta,
             builder: RowBuilder::new(),
             pending_rows: 0,
@@ -114,7 +100,7 @@ impl TimelineWriter {
         self.pending_bytes += self.builder.append(row);
         self.pending_rows += 1;
         self.rows += 1;
-        if self.pending_rows >= BATCH_ROWS || self.pending_bytes >= BATCH_BYTES {
+        if self.pending_rows >= BATCH_ROWS.min(self.groups.room()) || self.pending_bytes >= BATCH_BYTES {
             self.write_batch()?;
         }
         Ok(self.rows - 1)
@@ -125,17 +111,12 @@ impl TimelineWriter {
         self.write_batch()?;
         self.meta.version = VERSION;
         self.meta.digest = self.digest.to_hex();
-        let mut writer = self.writer.take().expect("taken only here, and `finish` consumes the writer");
-        for pair in self.meta.to_key_values() {
-            writer.append_key_value_metadata(pair);
-        }
-        let buffer = writer.into_inner().map_err(TimelineError::written(&self.path))?;
-        let file = buffer.into_inner().map_err(|error| error.into_error());
-        let file = file.map_err(TimelineError::io("write", &self.path))?;
-        file.sync_all().map_err(TimelineError::io("write", &self.path))?;
-        let file_bytes = file.metadata().map_err(TimelineError::io("write", &self.path))?.len();
-        self.partial.publish(&file, &self.path).map_err(TimelineError::io("rename", &self.path))?;
-        Ok(TimelineSummary { rows: self.rows, digest: self.meta.digest.clone(), file_bytes })
+        let Self { groups, mut builder, path, meta, .. } = self;
+        let file = groups.finish(&mut builder, meta.to_key_values()).map_err(TimelineError::written(&path))?;
+        file.sync_all().map_err(TimelineError::io("write", &path))?;
+        let file_bytes = file.metadata().map_err(TimelineError::io("write", &path))?.len();
+        self.partial.publish(&file, &path).map_err(TimelineError::io("rename", &path))?;
+        Ok(TimelineSummary { rows: self.rows, digest: meta.digest, file_bytes })
     }
 
     fn check_arrival(&mut self, row: &RequestRow) -> Result<(), TimelineError> {
@@ -155,12 +136,8 @@ impl TimelineWriter {
         if self.pending_rows == 0 {
             return Ok(());
         }
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), self.builder.finish());
-        let writer = self.writer.as_mut().expect("taken only by `finish`, which consumes the writer");
-        batch
-            .map_err(Into::into)
-            .and_then(|batch| writer.write(&batch))
-            .map_err(TimelineError::written(&self.path))?;
+        let taken = self.groups.take(self.pending_rows, &mut self.builder);
+        taken.map_err(TimelineError::written(&self.path))?;
         self.pending_rows = 0;
         self.pending_bytes = 0;
         Ok(())
@@ -201,33 +178,18 @@ fn begins_as_parquet(path: &Path) -> std::io::Result<bool> {
 fn properties(meta: &TimelineMeta) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_created_by(format!("tracewheel {}", env!("CARGO_PKG_VERSION")))
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+        .set_created_by(format!("tracewheel {}", env!("CARGO_PKG_VERSION")));
     for (number, field) in schema::arrow_schema(meta.baseline).fields().iter().enumerate() {
         let name = field.name().as_str();
         if name == schema::ARRIVAL {
             let sorting = SortingColumn { column_idx: number as i32, descending: false, nulls_first: false };
             properties = properties.set_sorting_columns((!meta.baseline).then(|| vec![sorting]));
         }
-        if name == "source_offset" {
-            // No two rows have the same.
-            properties = properties.set_column_dictionary_enabled(name.into(), false);
-        }
-        if schema::is_time(name) {
+        if schema::is_time(name) || name == "source_offset" {
             let leaf = leaf_of(name, field.data_type());
             properties = properties
                 .set_column_dictionary_enabled(leaf.clone(), false)
                 .set_column_encoding(leaf, Encoding::DELTA_BINARY_PACKED);
-        }
-        if name == "prefix_hashes" {
-            // Hashes look random: a dictionary of them is larger than they are, and their bounds tell nothing.
-            let leaf = leaf_of(name, field.data_type());
-            properties = properties
-                .set_column_dictionary_enabled(leaf.clone(), false)
-                .set_column_compression(leaf.clone(), Compression::UNCOMPRESSED)
-                .set_column_data_page_size_limit(leaf.clone(), HASH_PAGE_BYTES)
-                .set_column_statistics_enabled(leaf, EnabledStatistics::None);
         }
         if matches!(field.data_type(), DataType::Binary) {
             // Bodies rarely repeat, and a bound of a body is prompt text where nobody looks for it.

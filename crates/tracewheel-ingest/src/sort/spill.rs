@@ -113,14 +113,14 @@ impl Spill {
     }
 
     /// Writes rows that are sorted.
-    pub(super) fn write_run(
+    pub(super) fn write_run<'a>(
         &mut self,
-        rows: impl Iterator<Item = (Key, Box<[u8]>)>,
+        rows: impl Iterator<Item = (Key, &'a [u8])>,
     ) -> Result<(), IngestError> {
         let before = self.file.end;
         let mut writer = BlockWriter::new(&mut self.file, &self.folder, self.block_bytes);
         for (key, bytes) in rows {
-            writer.push(key, &bytes)?;
+            writer.push(key, bytes)?;
         }
         writer.finish(before)?;
         self.runs += 1;
@@ -301,9 +301,11 @@ mod tests {
 
     fn spill(folder: &Path, rows: i64) -> Spill {
         let mut spill = Spill::new(folder, 0).unwrap();
-        let row = |at: i64| (Key { arrival_ns: at, file: 0, number: at as u64 }, vec![at as u8; 40].into());
-        spill.write_run((0..rows).map(row)).unwrap();
-        spill.write_run((0..rows).map(row)).unwrap();
+        let bytes: Vec<[u8; 40]> = (0..rows).map(|at| [at as u8; 40]).collect();
+        let key = |at: i64| Key { arrival_ns: at, file: 0, number: at as u64 };
+        let run = || (0..).map(key).zip(bytes.iter().map(<[u8; 40]>::as_slice));
+        spill.write_run(run()).unwrap();
+        spill.write_run(run()).unwrap();
         spill
     }
 

@@ -13,6 +13,7 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 
 use super::dictionary::DictionaryBuilder;
+use super::pages::Encoded;
 use crate::pack::{Texts, Unpacking, pack_bytes};
 use crate::vocab::{ArrivalSource, BodyState, Operation, Source, TtftKind, UnknownWord};
 
@@ -37,8 +38,12 @@ pub(crate) trait Codec {
     fn append_nulls(count: usize, builder: &mut Self::Builder);
     /// Appends one cell; returns its size in bytes, roughly.
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize;
-    /// The cells so far; the builder is empty again.
-    fn finish(builder: &mut Self::Builder) -> ArrayRef;
+    /// The cells so far, and the builder is empty again; `None` where it encodes them itself.
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef>;
+    /// The builder where it encodes its cells itself.
+    fn encoded(_: &mut Self::Builder) -> Option<&mut dyn Encoded> {
+        None
+    }
     /// Takes an array of [`Codec::data_type`] (dictionary columns also as plain text); `None` for any other type.
     fn reader(array: &ArrayRef) -> Option<Self::Reader>;
     /// The cell of a row of the batch.
@@ -190,8 +195,11 @@ where
     fn append(value: &V, builder: &mut Self::Builder) -> usize {
         C::append(&Some(value.clone()), builder)
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
         C::finish(builder)
+    }
+    fn encoded(builder: &mut Self::Builder) -> Option<&mut dyn Encoded> {
+        C::encoded(builder)
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         C::reader(array)
@@ -232,8 +240,8 @@ impl<P: Number> Codec for Num<P> {
         builder.append_option(*value);
         size_of::<P::Native>()
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        ArrayBuilder::finish(builder)
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
+        Some(ArrayBuilder::finish(builder))
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_primitive_opt::<P>().cloned()
@@ -274,8 +282,8 @@ impl Codec for Flag {
         builder.append_option(*value);
         1
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        ArrayBuilder::finish(builder)
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
+        Some(ArrayBuilder::finish(builder))
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_boolean_opt().cloned()
@@ -360,11 +368,17 @@ impl<V: DictValue> Codec for Dict<V> {
         builder.append_nulls(count);
     }
     fn append(value: &Self::Value, builder: &mut Self::Builder) -> usize {
-        builder.append(value.as_ref());
+        match value {
+            Some(value) => builder.append(value),
+            None => builder.append_nulls(1),
+        }
         4
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        builder.finish()
+    fn finish(_: &mut Self::Builder) -> Option<ArrayRef> {
+        None
+    }
+    fn encoded(builder: &mut Self::Builder) -> Option<&mut dyn Encoded> {
+        Some(builder)
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         Interned::new(array)
@@ -405,8 +419,8 @@ impl Codec for Text {
         builder.append_option(value.as_deref());
         4 + value.as_deref().map_or(0, str::len)
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        ArrayBuilder::finish(builder)
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
+        Some(ArrayBuilder::finish(builder))
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_string_opt().cloned()
@@ -447,8 +461,8 @@ impl Codec for Blob {
         builder.append_option(value.as_deref());
         4 + value.as_deref().map_or(0, <[u8]>::len)
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        ArrayBuilder::finish(builder)
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
+        Some(ArrayBuilder::finish(builder))
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         array.as_binary_opt().cloned()

@@ -42,15 +42,8 @@ impl<P: Number> Codec for ListOf<P> {
         builder.append(value.is_some());
         4 + size_of_val(elements)
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        // The next batch will be about as long: what grows is copied again and again.
-        let (rows, elements) = (builder.len(), builder.values().len());
-        let array = ArrayBuilder::finish(builder);
-        if elements > 0 {
-            let values = PrimitiveBuilder::with_capacity(elements + elements / 8);
-            *builder = ListBuilder::with_capacity(values, rows).with_field(element_field::<P>());
-        }
-        array
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
+        Some(ArrayBuilder::finish(builder))
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         let list = array.as_list_opt::<i32>()?;
@@ -126,8 +119,8 @@ impl Codec for Tags {
         builder.append(value.is_some()).expect("each key was appended together with its value");
         size
     }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        ArrayBuilder::finish(builder)
+    fn finish(builder: &mut Self::Builder) -> Option<ArrayRef> {
+        Some(ArrayBuilder::finish(builder))
     }
     fn reader(array: &ArrayRef) -> Option<Self::Reader> {
         let map = array.as_map_opt()?;
