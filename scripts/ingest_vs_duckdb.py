@@ -6,8 +6,10 @@ Usage: ingest_vs_duckdb.py --tracewheel target/release/tracewheel --trace moonca
 Both sides read the same JSON lines, sort them by time and write Parquet with zstd, each in a process of its own that
 may use core 0 only. They take turns, so that a slow moment of the machine meets both; the ratio is that of the medians
 of one run. DuckDB runs with one thread, once with its columns given and once finding them itself; its time is that of
-the statement alone, without Python's start. tracewheel's is that of the whole process. Its file also holds chained
-keyed hashes, a digest of all rows and a quality report, which DuckDB's does not.
+the statement alone, without Python's start. tracewheel's is that of the whole process, its start and end included, and
+of waiting until the disk has the file (fsync), which DuckDB does not do. So there are two wall ratios: one against the
+statement alone, which favours DuckDB, and one ("durable") against the statement and an fsync of its file. tracewheel's
+file also holds chained keyed hashes, a digest of all rows and a quality report, which DuckDB's does not.
 
 With --copies the trace is repeated end to end with moved timestamps, and block ids of its own in every copy, so that
 starting up does not decide.
@@ -55,8 +57,8 @@ def on_one_core():
     os.sched_setaffinity(0, {CORE})
 
 
-def duckdb_once(sql):
-    """Runs as a process of its own: prints wall and CPU seconds of the statement."""
+def duckdb_once(sql, out):
+    """Runs as a process of its own: prints wall and CPU seconds of the statement, and wall seconds with an fsync."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})
@@ -65,14 +67,16 @@ def duckdb_once(sql):
     before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     connection.execute(sql)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
-    print(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    with open(out, "rb") as file:
+        os.fsync(file.fileno())
+    durable = time.perf_counter() - start
+    print(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, durable)
 
 
 def time_duckdb(side, log, out):
-    command = [sys.executable, os.path.abspath(__file__), "--statement", statement(side, log, out)]
+    command = [sys.executable, os.path.abspath(__file__), "--statement", statement(side, log, out), "--out", out]
     done = subprocess.run(command, check=True, capture_output=True, text=True, preexec_fn=on_one_core)
-    wall, cpu = map(float, done.stdout.split())
-    return wall, cpu
+    return tuple(map(float, done.stdout.split()))
 
 
 def time_tracewheel(binary, log, out, key, threads):
@@ -85,7 +89,7 @@ def time_tracewheel(binary, log, out, key, threads):
     wall = time.perf_counter() - start
     if status != 0:
         sys.exit(f"{' '.join(command)} ended with {status}")
-    return wall, usage.ru_utime + usage.ru_stime
+    return wall, usage.ru_utime + usage.ru_stime, wall
 
 
 def measure(name, arguments, log, rows, work):
@@ -102,15 +106,15 @@ def measure(name, arguments, log, rows, work):
             os.remove(out)
     read = os.path.getsize(log)
     print(f"\n{name}: {rows:,} rows, {read / 1e6:.1f} MB, {arguments.rounds} rounds, medians")
-    print(f"{'':24}{'wall s':>9}{'CPU s':>9}{'rows/s':>12}{'MB/s':>8}{'file MB':>9}{'wall ratio':>12}{'CPU ratio':>11}")
+    print(f"{'':24}{'wall s':>9}{'CPU s':>9}{'rows/s':>12}{'MB/s':>8}{'file MB':>9}{'CPU ratio':>11}{'wall ratio':>12}{'durable':>9}")
     median = {
         side: [statistics.median(column) for column in zip(*runs)] for side, runs in times.items()
     }
-    own_wall, own_cpu = median["tracewheel"]
-    for side, (wall, cpu) in median.items():
+    own_wall, own_cpu, _ = median["tracewheel"]
+    for side, (wall, cpu, durable) in median.items():
         print(
             f"{side:24}{wall:9.3f}{cpu:9.3f}{rows / wall:12,.0f}{read / 1e6 / wall:8.1f}{size[side] / 1e6:9.2f}"
-            f"{wall / own_wall:12.2f}{cpu / own_cpu:11.2f}"
+            f"{cpu / own_cpu:11.2f}{wall / own_wall:12.2f}{durable / own_wall:9.2f}"
         )
 
 
@@ -122,9 +126,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", help="folder for the repeated trace and the outputs (default: a temporary one)")
     parser.add_argument("--statement", help=argparse.SUPPRESS)
+    parser.add_argument("--out", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.statement:
-        duckdb_once(arguments.statement)
+        duckdb_once(arguments.statement, arguments.out)
         return
     if not arguments.trace:
         parser.error("--trace is missing: name a Mooncake trace (JSON lines)")

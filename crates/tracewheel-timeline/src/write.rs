@@ -70,7 +70,8 @@ impl TimelineWriter {
         let path = destination(path.as_ref())?;
         let (partial, file) = Partial::create(&path).map_err(TimelineError::io("create", &path))?;
         let schema = schema::arrow_schema(meta.baseline);
-        let groups = RowGroups::new(file, schema, properties(&meta)).map_err(TimelineError::written(&path))?;
+        let groups =
+            RowGroups::new(file, schema, properties(&meta)).map_err(TimelineError::written(&path))?;
         Ok(Self {
             path,
             partial,
@@ -112,7 +113,8 @@ impl TimelineWriter {
         self.meta.version = VERSION;
         self.meta.digest = self.digest.to_hex();
         let Self { groups, mut builder, path, meta, .. } = self;
-        let file = groups.finish(&mut builder, meta.to_key_values()).map_err(TimelineError::written(&path))?;
+        let file =
+            groups.finish(&mut builder, meta.to_key_values()).map_err(TimelineError::written(&path))?;
         file.sync_all().map_err(TimelineError::io("write", &path))?;
         let file_bytes = file.metadata().map_err(TimelineError::io("write", &path))?.len();
         self.partial.publish(&file, &path).map_err(TimelineError::io("rename", &path))?;

@@ -274,6 +274,55 @@ fn a_damaged_page_of_hashes_is_no_panic_either() {
     }
 }
 
+/// A row whose texts and hashes take every way into a page: alone, recurring, changing each time, missing.
+fn motley(number: u64) -> RequestRow {
+    let hashes = (0..number % 40).map(|block| (number + block).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    RequestRow {
+        arrival_unix_ns: Some(number as i64),
+        path: Some(format!("/{number:0>90}").into()),
+        model: (number % 2 == 0).then(|| ["small", "large", "medium"][number as usize / 2 % 3].into()),
+        provider: (number >= 25_000).then(|| "late".into()),
+        prefix_hashes: (number % 5 > 0).then(|| hashes.collect()),
+        ..RequestRow::default()
+    }
+}
+
+#[test]
+fn texts_behind_a_full_dictionary_and_lists_of_any_length_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let mut writer = TimelineWriter::create(&path, TimelineMeta::default()).unwrap();
+    (0..30_000).for_each(|number| assert_eq!(writer.push(&motley(number)).unwrap(), number));
+    let digest = writer.finish().unwrap().digest;
+    let timeline = Timeline::open(&path).unwrap();
+    for (number, row) in (0..).zip(timeline.rows()) {
+        assert_eq!(row.unwrap(), (number, motley(number)));
+    }
+    assert_eq!(timeline.compute_digest().unwrap(), digest);
+
+    let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    let group = reader.metadata().row_group(0);
+    let column =
+        |name: &str| group.columns().iter().find(|column| column.column_path().parts()[0] == name).unwrap();
+    let nulls = |name| column(name).statistics().and_then(|statistics| statistics.null_count_opt());
+    let encodings = |name| column(name).encodings().collect::<Vec<_>>();
+    assert!(encodings("path").contains(&Encoding::RLE_DICTIONARY), "the first 11,000 or so");
+    assert!(encodings("path").contains(&Encoding::PLAIN));
+    assert!(column("path").compressed_size() < 400_000, "{} bytes", column("path").compressed_size());
+    assert!(column("path").statistics().unwrap().min_bytes_opt().is_none(), "not all words were compared");
+    let model = column("model").statistics().unwrap();
+    assert_eq!((model.min_bytes_opt(), model.max_bytes_opt()), (Some(&b"large"[..]), Some(&b"small"[..])));
+    assert_eq!([nulls("path"), nulls("model"), nulls("provider")], [Some(0), Some(15_000), Some(25_000)]);
+    // No dictionary without a word, and a page without any is no page of numbers.
+    assert!(column("endpoint").dictionary_page_offset().is_none());
+    assert!(!encodings("endpoint").contains(&Encoding::RLE_DICTIONARY));
+    assert!(
+        column("operation").compressed_size() < 200,
+        "one word, {}",
+        column("operation").compressed_size()
+    );
+}
+
 #[test]
 fn nothing_but_a_timeline_is_replaced() {
     let dir = tempfile::tempdir().unwrap();

@@ -21,7 +21,8 @@ pub(super) fn push(runs: &mut Vec<Run>, value: u32, count: u32) {
 pub(super) fn put(runs: &[Run], width: u32, out: &mut Vec<u8>) {
     let value_bytes = width.div_ceil(8) as usize;
     let count: u64 = runs.iter().map(|(_, count)| u64::from(*count)).sum();
-    let by_runs: usize = runs.iter().map(|(_, count)| varint_bytes(u64::from(*count) << 1) + value_bytes).sum();
+    let by_runs: usize =
+        runs.iter().map(|(_, count)| varint_bytes(u64::from(*count) << 1) + value_bytes).sum();
     let packed = 5 + count.div_ceil(8) as usize * width as usize;
     if by_runs <= packed {
         for (value, count) in runs {
@@ -129,7 +130,8 @@ mod tests {
                 let (packed, rest) = bytes.split_at((header >> 1) as usize * width as usize);
                 bytes = rest;
                 let bit = |at: usize| u32::from(packed[at / 8] >> (at % 8) & 1);
-                let value = |at: usize| (0..width as usize).map(|n| bit(at * width as usize + n) << n).sum::<u32>();
+                let value =
+                    |at: usize| (0..width as usize).map(|n| bit(at * width as usize + n) << n).sum::<u32>();
                 values.extend((0..(header >> 1) as usize * 8).map(value));
             }
         }

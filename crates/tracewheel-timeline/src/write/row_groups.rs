@@ -91,7 +91,11 @@ impl RowGroups {
                 bytes += encoded.pages().len();
             }
         }
-        if group.rows >= ROW_GROUP_ROWS || bytes >= ROW_GROUP_BYTES { self.end_group(builder) } else { Ok(()) }
+        if group.rows >= ROW_GROUP_ROWS || bytes >= ROW_GROUP_BYTES {
+            self.end_group(builder)
+        } else {
+            Ok(())
+        }
     }
 
     fn end_group(&mut self, builder: &mut RowBuilder) -> Result<()> {
@@ -141,7 +145,13 @@ impl Group {
         }
     }
 
-    fn write(&mut self, schema: &SchemaRef, first_leaf: &[usize], field: usize, array: &ArrayRef) -> Result<()> {
+    fn write(
+        &mut self,
+        schema: &SchemaRef,
+        first_leaf: &[usize],
+        field: usize,
+        array: &ArrayRef,
+    ) -> Result<()> {
         let columns = &mut self.columns[first_leaf[field]..first_leaf[field + 1]];
         for (column, leaf) in columns.iter_mut().zip(compute_leaves(schema.field(field), array)?) {
             column.write(&leaf)?;
