@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use tracewheel_timeline::stats::ClockRule;
-use tracewheel_timeline::{ClockResolution, RequestRow};
+use tracewheel_timeline::{ArrivalSource, ClockResolution, RequestRow};
 
 use crate::report::{FileReport, IngestReport, PeakRate, Precision};
 
@@ -27,6 +27,8 @@ pub(crate) struct Survey {
     last_ns: i64,
     ties: u64,
     clock: ClockResolution,
+    /// Rows by what their arrival means, in the order of [`ArrivalSource::ALL`].
+    meanings: [u64; ArrivalSource::ALL.len()],
     precisions: BTreeMap<i64, u64>,
     /// The latest precision, and its rows that are not in `precisions` yet.
     precision: (i64, u64),
@@ -72,6 +74,7 @@ impl Survey {
             last_ns: 0,
             ties: 0,
             clock: ClockResolution::new(),
+            meanings: [0; ArrivalSource::ALL.len()],
             precisions: BTreeMap::new(),
             precision: (0, 0),
             peaks: [Bins::default(); WINDOWS_NS.len()],
@@ -86,7 +89,7 @@ impl Survey {
     pub(crate) fn take(&mut self, row: &RequestRow, report: &mut IngestReport) {
         self.rows += 1;
         self.take_arrival(row.arrival_unix_ns.unwrap_or_default(), row.arrival_precision_ns);
-        *report.arrival_meaning.entry(row.arrival_source.as_str()).or_default() += 1;
+        self.meanings[row.arrival_source as usize] += 1;
         let known = &mut report.known;
         for (count, is_known) in [
             (&mut known.input_tokens, row.input_tokens.is_some()),
@@ -142,6 +145,8 @@ impl Survey {
     /// Writes what was seen into the report.
     pub(crate) fn finish(mut self, report: &mut IngestReport) {
         self.add_precision();
+        let meanings = ArrivalSource::ALL.iter().zip(self.meanings).filter(|(_, rows)| *rows > 0);
+        report.arrival_meaning = meanings.map(|(meaning, rows)| (meaning.as_str(), rows)).collect();
         report.rows_kept = self.rows;
         report.first_arrival_ns = self.first_ns;
         report.last_arrival_ns = self.first_ns.map(|_| self.last_ns);
@@ -197,12 +202,44 @@ impl Twins {
 /// its hash contains those before it.
 fn likeness(row: &RequestRow) -> u64 {
     let mut hash = QuickHash::default();
-    let tokens = (row.input_tokens, row.output_tokens, row.cached_tokens, row.cache_write_tokens);
-    (row.source_id_hash, row.session_hash, row.tenant_hash, row.user_hash).hash(&mut hash);
-    (tokens, row.reasoning_tokens, row.prod_status, row.images, row.tools).hash(&mut hash);
-    (row.prod_ttft_ns, row.prod_e2e_ns, row.cancel_after_ns, row.stream).hash(&mut hash);
-    (&row.model, &row.prod_error, &row.path, &row.endpoint, &row.params, &row.tags).hash(&mut hash);
-    row.prefix_hashes.as_ref().map(|hashes| (hashes.len(), hashes.last())).hash(&mut hash);
+    let wide = |count: Option<u32>| count.map(u64::from);
+    let narrow = |count: Option<u16>| count.map(u64::from);
+    let time = |ns: Option<i64>| ns.map(i64::cast_unsigned);
+    let numbers = [
+        row.source_id_hash,
+        row.session_hash,
+        row.tenant_hash,
+        row.user_hash,
+        wide(row.input_tokens),
+        wide(row.output_tokens),
+        wide(row.cached_tokens),
+        wide(row.cache_write_tokens),
+        wide(row.reasoning_tokens),
+        narrow(row.prod_status),
+        narrow(row.images),
+        narrow(row.tools),
+        time(row.prod_ttft_ns),
+        time(row.prod_e2e_ns),
+        time(row.cancel_after_ns),
+        row.stream.map(u64::from),
+        row.prefix_hashes.as_ref().map(|hashes| hashes.len() as u64),
+        row.prefix_hashes.as_ref().and_then(|hashes| hashes.last().copied()),
+    ];
+    // What is unknown costs nothing: which numbers are known shows in their places.
+    for (place, number) in (0_u64..).zip(numbers) {
+        if let Some(number) = number {
+            hash.write_u64(number ^ place << 56);
+        }
+    }
+    let texts = [&row.model, &row.prod_error, &row.path, &row.endpoint, &row.params];
+    for (place, text) in (0_u64..).zip(texts) {
+        if let Some(text) = text {
+            (place, text).hash(&mut hash);
+        }
+    }
+    if let Some(tags) = &row.tags {
+        tags.hash(&mut hash);
+    }
     hash.finish()
 }
 
@@ -219,15 +256,7 @@ impl Hasher for QuickHash {
         self.write_u64(value.into());
     }
 
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    /// What tells the variants of an `Option` apart, and lengths.
+    /// Lengths.
     fn write_usize(&mut self, value: usize) {
         self.write_u64(value as u64);
     }
