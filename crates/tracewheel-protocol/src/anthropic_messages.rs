@@ -3,7 +3,7 @@
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
 use crate::body::{BodyDecoder, Dialect, State, event};
-use crate::write::{Params, json, number, string};
+use crate::write::{Parameter, number, sampling, string};
 use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
@@ -18,6 +18,10 @@ use message::{Kind, Message, Tokens};
 /// unknown to it and are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct AnthropicMessages;
+
+/// The parameters that the protocol knows.
+const NAMES: &[(Parameter, &str)] =
+    &[(Parameter::Temperature, "temperature"), (Parameter::TopP, "top_p"), (Parameter::TopK, "top_k")];
 
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
@@ -44,7 +48,7 @@ impl Provider for AnthropicMessages {
         Operation::Messages
     }
 
-    fn path(&self) -> &'static str {
+    fn endpoint(&self) -> &'static str {
         "/v1/messages"
     }
 
@@ -57,19 +61,7 @@ impl Provider for AnthropicMessages {
         out.extend_from_slice(b",\"messages\":[{\"role\":\"user\",\"content\":");
         string(out, request.prompt);
         out.extend_from_slice(b"}]");
-        let recorded = request.params.map(Params::parse).unwrap_or_default();
-        match recorded.temperature {
-            Some(raw) => number(out, "temperature", raw),
-            None => {
-                out.extend_from_slice(b",\"temperature\":");
-                json(out, &request.temperature);
-            }
-        }
-        for (name, value) in [("top_p", recorded.top_p), ("top_k", recorded.top_k)] {
-            if let Some(raw) = value {
-                number(out, name, raw);
-            }
-        }
+        sampling(request, NAMES, out);
         number(out, "stream", request.stream);
         out.push(b'}');
     }

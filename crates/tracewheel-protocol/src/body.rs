@@ -38,6 +38,8 @@ pub(crate) struct State {
     broken: Option<StreamEnd>,
     /// The protocol's end marker was seen.
     pub(crate) terminal: bool,
+    /// There is no end marker, and what was seen is enough for a whole answer.
+    pub(crate) may_end: bool,
 }
 
 impl State {
@@ -170,6 +172,7 @@ impl<D: Dialect> BodyDecoder<D> {
         match self.framer.finish() {
             _ if self.state.terminal => StreamEnd::Complete,
             Tail::Unterminated => StreamEnd::UnterminatedTail,
+            Tail::Clean if self.state.may_end => StreamEnd::Complete,
             Tail::Clean => StreamEnd::Truncated,
         }
     }

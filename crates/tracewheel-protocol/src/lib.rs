@@ -26,8 +26,10 @@
 //! ```
 
 mod anthropic_messages;
+mod azure_openai;
 mod body;
 mod decode;
+mod gemini;
 mod headers;
 #[cfg(test)]
 mod known_answers;
@@ -42,7 +44,9 @@ mod usage;
 mod write;
 
 pub use anthropic_messages::AnthropicMessages;
+pub use azure_openai::AzureOpenAi;
 pub use decode::{Decoder, ErrorDetail, Event, ResponseHead, ResponseMeta, StreamEnd, TokenSource, Warnings};
+pub use gemini::Gemini;
 pub use headers::ReportedHeaders;
 pub use openai_chat::OpenAiChat;
 pub use openai_completions::OpenAiCompletions;
@@ -52,7 +56,7 @@ pub use usage::Usage;
 
 /// Every provider, one line each. The names are what a scenario writes.
 pub static PROVIDERS: &[&dyn Provider] =
-    &[&OpenAiChat, &OpenAiCompletions, &OpenAiResponses, &AnthropicMessages];
+    &[&OpenAiChat, &OpenAiCompletions, &OpenAiResponses, &AzureOpenAi, &AnthropicMessages, &Gemini];
 
 /// The provider of that name, if there is one.
 pub fn provider(name: &str) -> Option<&'static dyn Provider> {

@@ -18,7 +18,7 @@ impl Provider for OpenAiChat {
         Operation::Chat
     }
 
-    fn path(&self) -> &'static str {
+    fn endpoint(&self) -> &'static str {
         "/v1/chat/completions"
     }
 

@@ -18,7 +18,7 @@ impl Provider for OpenAiCompletions {
         Operation::Completion
     }
 
-    fn path(&self) -> &'static str {
+    fn endpoint(&self) -> &'static str {
         "/v1/completions"
     }
 

@@ -4,7 +4,7 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 
 use crate::body::{BodyDecoder, Dialect, State, event};
 use crate::openai::{headers, key_header};
-use crate::write::{Params, json, number, string};
+use crate::write::{Parameter, json, number, sampling, string};
 use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
@@ -20,6 +20,9 @@ use message::{Kind, Message, Status};
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiResponses;
 
+/// The parameters that the protocol knows.
+const NAMES: &[(Parameter, &str)] = &[(Parameter::Temperature, "temperature"), (Parameter::TopP, "top_p")];
+
 impl Provider for OpenAiResponses {
     fn name(&self) -> &'static str {
         "openai-responses"
@@ -29,7 +32,7 @@ impl Provider for OpenAiResponses {
         Operation::Responses
     }
 
-    fn path(&self) -> &'static str {
+    fn endpoint(&self) -> &'static str {
         "/v1/responses"
     }
 
@@ -41,17 +44,7 @@ impl Provider for OpenAiResponses {
         out.extend_from_slice(b",\"input\":");
         string(out, request.prompt);
         number(out, "max_output_tokens", request.max_tokens);
-        let recorded = request.params.map(Params::parse).unwrap_or_default();
-        match recorded.temperature {
-            Some(raw) => number(out, "temperature", raw),
-            None => {
-                out.extend_from_slice(b",\"temperature\":");
-                json(out, &request.temperature);
-            }
-        }
-        if let Some(raw) = recorded.top_p {
-            number(out, "top_p", raw);
-        }
+        sampling(request, NAMES, out);
         if let Some(salt) = request.cache_salt {
             out.extend_from_slice(b",\"cache_salt\":");
             string(out, salt);

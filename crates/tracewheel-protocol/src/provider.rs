@@ -1,5 +1,7 @@
 //! The trait of a provider, and what a request to one is made of.
 
+use std::borrow::Cow;
+
 use tracewheel_timeline::vocab::Operation;
 
 use crate::{Decoder, ResponseHead};
@@ -12,8 +14,14 @@ pub trait Provider: Send + Sync {
     /// The operation that it serves.
     fn operation(&self) -> Operation;
 
-    /// The path that is appended to a target's base address, with its leading slash.
-    fn path(&self) -> &'static str;
+    /// The path as documents name it, with its leading slash.
+    fn endpoint(&self) -> &'static str;
+
+    /// The path that is appended to a target's base address, with its query: where it depends on nothing, the
+    /// [`endpoint`](Self::endpoint) itself. Always the path of a URL, whatever the model's name holds.
+    fn path(&self, _model: &str, _stream: bool) -> Cow<'static, str> {
+        self.endpoint().into()
+    }
 
     /// Writes the request body into `out`, which is cleared first and keeps its capacity.
     ///
@@ -106,4 +114,32 @@ pub enum TokenDetail {
     ContinuousUsage,
     /// `return_token_ids` (vLLM, SGLang): the ids themselves, the exact count.
     TokenIds,
+}
+
+/// Longest model in a path; no server knows a longer one.
+const MODEL_BYTES: usize = 512;
+
+/// A model as part of a path: what could end or change the path is escaped.
+pub(crate) fn in_path(model: &str) -> String {
+    let mut escaped = String::with_capacity(model.len());
+    for byte in model.bytes().take(MODEL_BYTES) {
+        if byte.is_ascii_alphanumeric() || b"-._~@/".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_cannot_change_the_path_that_it_stands_in() {
+        assert_eq!(in_path("models/g-3.5_x"), "models/g-3.5_x");
+        assert_eq!(in_path("a b?c#d:e%"), "a%20b%3Fc%23d%3Ae%25");
+        assert_eq!(in_path("\u{e9}"), "%C3%A9");
+    }
 }

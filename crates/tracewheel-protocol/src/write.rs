@@ -5,6 +5,8 @@ use std::io::Write;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::RenderRequest;
+
 /// Appends `,"name":value`.
 pub(crate) fn number(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
     write!(out, ",\"{name}\":{value}").expect("writing into memory does not fail");
@@ -20,22 +22,70 @@ pub(crate) fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("numbers and text always serialise, and memory takes them");
 }
 
+/// A sampling parameter that changes neither length nor form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    Temperature,
+    TopP,
+    TopK,
+    Seed,
+    PresencePenalty,
+    FrequencyPenalty,
+}
+
+/// The names that OpenAI's chat and completions protocols and their clones have for them.
+pub(crate) const OPENAI_NAMES: &[(Parameter, &str)] = &[
+    (Parameter::Temperature, "temperature"),
+    (Parameter::TopP, "top_p"),
+    (Parameter::TopK, "top_k"),
+    (Parameter::Seed, "seed"),
+    (Parameter::PresencePenalty, "presence_penalty"),
+    (Parameter::FrequencyPenalty, "frequency_penalty"),
+];
+
+/// Appends the sampling parameters that a protocol knows, under its names: as they were recorded, and the temperature
+/// always.
+pub(crate) fn sampling(request: &RenderRequest<'_>, names: &[(Parameter, &str)], out: &mut Vec<u8>) {
+    let recorded = request.params.map(Params::parse).unwrap_or_default();
+    for (parameter, name) in names {
+        match recorded.get(*parameter) {
+            Some(raw) => number(out, name, raw),
+            None if *parameter == Parameter::Temperature => {
+                write!(out, ",\"{name}\":").expect("writing into memory does not fail");
+                json(out, &request.temperature);
+            }
+            None => {}
+        }
+    }
+}
+
 /// The recorded sampling parameters that are sent on, as the very text of their numbers.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Params<'a> {
+struct Params<'a> {
     #[serde(borrow)]
-    pub(crate) temperature: Option<&'a RawValue>,
-    pub(crate) top_p: Option<&'a RawValue>,
-    pub(crate) top_k: Option<&'a RawValue>,
-    pub(crate) seed: Option<&'a RawValue>,
-    pub(crate) presence_penalty: Option<&'a RawValue>,
-    pub(crate) frequency_penalty: Option<&'a RawValue>,
+    temperature: Option<&'a RawValue>,
+    top_p: Option<&'a RawValue>,
+    top_k: Option<&'a RawValue>,
+    seed: Option<&'a RawValue>,
+    presence_penalty: Option<&'a RawValue>,
+    frequency_penalty: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
+    fn get(&self, parameter: Parameter) -> Option<&'a RawValue> {
+        match parameter {
+            Parameter::Temperature => self.temperature,
+            Parameter::TopP => self.top_p,
+            Parameter::TopK => self.top_k,
+            Parameter::Seed => self.seed,
+            Parameter::PresencePenalty => self.presence_penalty,
+            Parameter::FrequencyPenalty => self.frequency_penalty,
+        }
+    }
+
     /// Reads a JSON object; values that are no numbers, and text that is no object, count as absent.
-    pub(crate) fn parse(text: &'a str) -> Params<'a> {
+    fn parse(text: &'a str) -> Params<'a> {
         // An array would fill the fields by their order.
         let object = text.trim_ascii_start().starts_with('{');
         let mut params: Params<'a> =

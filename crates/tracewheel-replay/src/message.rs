@@ -1,6 +1,7 @@
 //! What travels between the threads of a run.
 
 use bytes::Bytes;
+use http::Uri;
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use tracewheel_transport::ExchangeOutcome;
@@ -12,6 +13,8 @@ pub(crate) struct ReadyRequest {
     pub(crate) record: Box<RequestRecord>,
     /// Sent as `x-request-id` on every attempt; also enters the jitter.
     pub(crate) request_id: u64,
+    /// Where it goes: the path with its query.
+    pub(crate) uri: Uri,
     /// The exact bytes to send.
     pub(crate) body: Bytes,
     /// When the recorded client left, after the arrival.

@@ -1,14 +1,17 @@
 //! The look-ahead: a thread that renders requests before they are due, within bounds.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
+use http::Uri;
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_protocol::{Provider, RenderRequest};
 use tracewheel_record::{RequestRecord, Strata};
 use tracewheel_timeline::vocab::{BodyState, Phase, Reason, RequestStatus, Source};
+use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 
 use crate::config::{LookAhead, ReplayConfig};
@@ -125,10 +128,40 @@ pub(crate) struct Renderer {
     nonce: u64,
     text: String,
     body: Vec<u8>,
+    paths: Paths,
+}
+
+/// Where requests go, by model and by manner of the answer. Plans name few models.
+struct Paths {
+    endpoint: Endpoint,
+    known: HashMap<(String, bool), Uri>,
+}
+
+/// Paths that are kept; a plan that names more models gets theirs made anew.
+const MOST_PATHS: usize = 1024;
+
+impl Paths {
+    fn of(&mut self, provider: &dyn Provider, model: &str, stream: bool) -> Uri {
+        let key = (model.to_owned(), stream);
+        if let Some(uri) = self.known.get(&key) {
+            return uri.clone();
+        }
+        let path = provider.path(model, stream);
+        let uri = self.endpoint.uri(&path).expect("a model is escaped in a path, and the rest was checked");
+        if self.known.len() < MOST_PATHS {
+            self.known.insert(key, uri.clone());
+        }
+        uri
+    }
 }
 
 impl Renderer {
-    pub(crate) fn new(provider: &'static dyn Provider, config: &ReplayConfig, nonce: u64) -> Self {
+    pub(crate) fn new(
+        provider: &'static dyn Provider,
+        endpoint: &Endpoint,
+        config: &ReplayConfig,
+        nonce: u64,
+    ) -> Self {
         Renderer {
             provider,
             prompts: PromptRenderer::new(),
@@ -136,7 +169,15 @@ impl Renderer {
             nonce,
             text: String::new(),
             body: Vec::new(),
+            paths: Paths { endpoint: endpoint.clone(), known: HashMap::new() },
         }
+    }
+
+    /// The path and the exact bytes of a request.
+    fn request(&mut self, planned: &PlannedRequest, phase: Phase) -> (Uri, Bytes) {
+        let model = self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default();
+        let uri = self.paths.of(self.provider, model, planned.stream);
+        (uri, self.body(planned, phase))
     }
 
     fn body(&mut self, planned: &PlannedRequest, phase: Phase) -> Bytes {
@@ -207,13 +248,13 @@ impl Prefetch {
                 self.unsent(record);
                 continue;
             }
-            let body = self.renderer.body(&planned, planned.phase);
+            let (uri, body) = self.renderer.request(&planned, planned.phase);
             if !self.budget.take(body.len(), &self.shared) {
                 unsent += 1;
                 self.unsent(record);
                 continue;
             }
-            self.hand_over(number, ready(planned, record, body));
+            self.hand_over(number, ready(planned, record, uri, body));
             number += 1;
         }
         let prediction = requests.prediction();
@@ -239,9 +280,9 @@ impl Prefetch {
                 break;
             }
             let record = Box::new(record_of(&planned, Phase::Prime));
-            let body = self.renderer.body(&planned, Phase::Prime);
+            let (uri, body) = self.renderer.request(&planned, Phase::Prime);
             if self.budget.take(body.len(), &self.shared) {
-                self.hand_over(primed as usize, ready(planned, record, body));
+                self.hand_over(primed as usize, ready(planned, record, uri, body));
                 primed += 1;
             }
         }
@@ -266,12 +307,13 @@ impl Prefetch {
     }
 }
 
-fn ready(planned: PlannedRequest, record: Box<RequestRecord>, body: Bytes) -> ReadyRequest {
+fn ready(planned: PlannedRequest, record: Box<RequestRecord>, uri: Uri, body: Bytes) -> ReadyRequest {
     ReadyRequest {
         request_id: planned.request_id,
         cancel_after_ns: planned.cancel_after_ns,
         stream: planned.stream,
         record,
+        uri,
         body,
     }
 }

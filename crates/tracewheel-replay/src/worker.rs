@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::SyncSender;
 
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, PreciseWaiter, WaiterOptions};
 use tracewheel_record::DepartureLog;
@@ -48,7 +48,6 @@ pub(crate) struct Target {
     pub(crate) addr: SocketAddr,
     /// `None` for plain HTTP.
     pub(crate) tls: Option<TlsClient>,
-    pub(crate) uri: Uri,
     pub(crate) host: HeaderValue,
     /// Headers of every request, for streamed and for plain answers. The authorization among them is marked sensitive.
     pub(crate) streamed: HeaderMap,

@@ -40,7 +40,7 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             ("join", "each part follows the one before it"),
         ]),
         ("replay", "protocol") => Choice {
-            words: PROVIDERS.iter().map(|provider| (provider.name(), provider.path())).collect(),
+            words: PROVIDERS.iter().map(|provider| (provider.name(), provider.endpoint())).collect(),
             form: None,
         },
         ("replay", "retry") => {

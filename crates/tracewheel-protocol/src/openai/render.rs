@@ -1,6 +1,6 @@
 //! Request bodies, byte for byte.
 
-use crate::write::{Params, json, number, string};
+use crate::write::{OPENAI_NAMES, json, number, sampling, string};
 use crate::{LimitField, RenderRequest, TokenDetail};
 
 /// Where the prompt goes.
@@ -30,7 +30,7 @@ pub(crate) fn render(shape: PromptShape, request: &RenderRequest<'_>, out: &mut 
         }
     }
     lengths(shape, request, out);
-    sampling(request, out);
+    sampling(request, OPENAI_NAMES, out);
     if let Some(salt) = request.cache_salt {
         out.extend_from_slice(b",\"cache_salt\":");
         string(out, salt);
@@ -48,29 +48,6 @@ fn lengths(shape: PromptShape, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
     if request.force_length {
         number(out, "min_tokens", request.max_tokens);
         out.extend_from_slice(b",\"ignore_eos\":true");
-    }
-}
-
-fn sampling(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-    let recorded = request.params.map(Params::parse).unwrap_or_default();
-    match recorded.temperature {
-        Some(raw) => number(out, "temperature", raw),
-        None => {
-            out.extend_from_slice(b",\"temperature\":");
-            json(out, &request.temperature);
-        }
-    }
-    let rest = [
-        ("top_p", recorded.top_p),
-        ("top_k", recorded.top_k),
-        ("seed", recorded.seed),
-        ("presence_penalty", recorded.presence_penalty),
-        ("frequency_penalty", recorded.frequency_penalty),
-    ];
-    for (name, value) in rest {
-        if let Some(raw) = value {
-            number(out, name, raw);
-        }
     }
 }
 

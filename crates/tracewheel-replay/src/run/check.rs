@@ -63,8 +63,8 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     })?;
     numbers(config)?;
     let endpoint = Endpoint::parse(&config.target).map_err(|source| ReplayError::Target { source })?;
-    let uri = endpoint
-        .uri(provider.path())
+    endpoint
+        .uri(&provider.path("m", true))
         .map_err(|error| refuse("target", format!("{:?} has no usable path: {error}", config.target)))?;
     operations(plan, provider)?;
     if config.model.is_none()
@@ -83,7 +83,6 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     let target = Target {
         tls,
         addr: reachable(&addresses, config.connect_timeout_ns),
-        uri,
         host: endpoint.host_header(),
         streamed: headers(provider, config, true)?,
         plain: headers(provider, config, false)?,

@@ -196,7 +196,12 @@ impl<'scope> Conductor<'_, 'scope, '_> {
 
     fn prefetch(&self, inboxes: Vec<mpsc::Sender<ReadyRequest>>) -> Prefetch {
         Prefetch {
-            renderer: Renderer::new(self.checked.provider, self.config, self.checked.nonce),
+            renderer: Renderer::new(
+                self.checked.provider,
+                &self.checked.endpoint,
+                self.config,
+                self.checked.nonce,
+            ),
             inboxes,
             budget: Arc::clone(&self.budget),
             shared: Arc::clone(&self.shared),

@@ -1,6 +1,7 @@
 //! Requests on their way: from the look-ahead to their last attempt's end.
 
 use bytes::Bytes;
+use http::Uri;
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
 use tracewheel_wheel::Key;
@@ -27,6 +28,7 @@ pub(super) enum Stage {
 pub(super) struct Flight {
     pub(super) record: Box<RequestRecord>,
     pub(super) request_id: u64,
+    pub(super) uri: Uri,
     pub(super) body: Bytes,
     pub(super) cancel_after_ns: Option<i64>,
     pub(super) stream: bool,
@@ -71,6 +73,7 @@ impl Flight {
             due_ns: request.record.due_ns,
             record: request.record,
             request_id: request.request_id,
+            uri: request.uri,
             body: request.body,
             cancel_after_ns: request.cancel_after_ns,
             stream: request.stream,

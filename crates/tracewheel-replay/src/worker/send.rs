@@ -106,7 +106,7 @@ impl Worker {
     fn request(&mut self, number: u32) -> PreparedRequest {
         let flight = self.flights.get(number);
         let mut request =
-            PreparedRequest::post(self.target.uri.clone(), self.target.host.clone(), flight.body.clone());
+            PreparedRequest::post(flight.uri.clone(), self.target.host.clone(), flight.body.clone());
         let fixed = if flight.stream { &self.target.streamed } else { &self.target.plain };
         for (name, value) in fixed {
             request.headers.insert(name, value.clone());

@@ -280,7 +280,14 @@ fn bash_takes_the_completion_script_and_completes_commands_flags_and_values() {
     assert!(complete("tracewheel replay").contains(&"--cache".to_owned()));
     assert_eq!(
         complete("tracewheel replay --protocol"),
-        ["openai-chat", "openai-completions", "openai-responses", "anthropic-messages"]
+        [
+            "openai-chat",
+            "openai-completions",
+            "openai-responses",
+            "azure-openai",
+            "anthropic-messages",
+            "gemini"
+        ]
     );
 }
 
