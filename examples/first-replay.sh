@@ -31,10 +31,17 @@ stop_mock() {
   mock=
 }
 
+# Replays. 31 says that this machine was too busy to keep the schedule: that may be so, and is no failure of this script.
+replay() {
+  local code=0
+  "$tracewheel" replay "$@" --protocol openai-chat --model m || code=$?
+  [ "$code" -eq 0 ] || [ "$code" -eq 31 ]
+}
+
 echo "== 1. a production: ten seconds of a published trace drive an endpoint, whose gateway writes a log"
 "$tracewheel" ingest "$traces/azure2023_conv_20s.csv" -o traffic.parquet
 start_mock --gateway-log gateway.jsonl
-"$tracewheel" replay traffic.parquet --target "$target" --protocol openai-chat --model m --to 10s -o clients
+replay traffic.parquet --target "$target" --to 10s -o clients
 stop_mock
 head -n 1 gateway.jsonl
 
@@ -47,13 +54,13 @@ echo "== 2. the log becomes a timeline"
 
 echo "== 3. the timeline is replayed, and the run compared with the log"
 start_mock
-"$tracewheel" replay yesterday.parquet --target "$target" --protocol openai-chat --model m
+replay yesterday.parquet --target "$target"
 stop_mock
 run=$(echo runs/*)
 code=0
 "$tracewheel" compare "$run" --with yesterday.parquet || code=$?
-# 11 says that the replay was slower than the log: on a busy machine that may be so, and is no failure of this script.
-[ "$code" -eq 0 ] || [ "$code" -eq 11 ]
+# 11 says that the replay was slower than the log, 31 that the run was too late to be compared: as above.
+[ "$code" -eq 0 ] || [ "$code" -eq 11 ] || [ "$code" -eq 31 ]
 
 echo "== 4. the run can be summed up again at any time"
 "$tracewheel" inspect "$run"

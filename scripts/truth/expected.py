@@ -136,9 +136,9 @@ def gates(entries, options):
     return found
 
 
-def overall(found, faithful):
+def overall(found, unfaithful):
     verdicts = [gate["verdict"] for gate in found]
-    if faithful is False:
+    if unfaithful:
         return "cannot_tell"
     return next((v for v in ("slower", "cannot_tell", "faster") if v in verdicts), "agree" if verdicts else "cannot_tell")
 
@@ -298,8 +298,9 @@ def warnings_of_run(tables, side, fidelity):
     for code in ("rows_left_out", "requests_filled"):
         if isinstance(manifest.get(code), int):
             found.append((code, [str(manifest[code])]))
-    if fidelity["faithful"] is False:
-        found.append(("not_faithful", []))
+    code = {"unfaithful": "not_faithful", "degraded": "degraded"}.get(fidelity["verdict"])
+    if code:
+        found.append((code, []))
     if fidelity["clock_steps"]:
         found.append(("clock_stepped", [str(fidelity["clock_steps"])]))
     found += [("recorded", text) for text in manifest["warnings"] if not text.startswith("closed loop")]
@@ -382,7 +383,9 @@ def definitions():
 
 def comparison(tables, options, told):
     samples = Samples(tables, options, told)
-    sides, fidelity = (tables.side("replay"), tables.side("baseline")), tables.fidelity()
+    sides, fidelity = (tables.side("replay"), tables.side("baseline")), tables.fidelity("replay")
+    other = tables.fidelity("baseline")
+    unfaithful = "unfaithful" in (fidelity["verdict"], (other or {}).get("verdict"))
     kinds = [kind for (kind,) in tables.rows("SELECT word FROM word WHERE side = 'baseline' AND name = 'ttft_kind'")]
     entries, theirs = metrics(samples, (kinds or ["first_chunk"])[0] if len(kinds) < 2 else "mixed")
     found = gates(entries, options)
@@ -401,21 +404,23 @@ def comparison(tables, options, told):
             "definitions": definitions(),
         },
         "environment": environment(tables),
-        "verdict": overall(found, tables.replay.faithful),
+        "verdict": overall(found, unfaithful),
         "verdict_reason": Prose(),
         "gates": found,
+        "notice": Prose([]) if unfaithful else None,
         "warnings": warnings_of_comparison(tables, sides, fidelity, samples, entries),
         "missing": missing(tables, samples, sides[1]),
         "replay": sides[0],
         "baseline": sides[1],
         "fidelity": fidelity,
+        "baseline_fidelity": other,
         "metrics": entries,
         "cache": cache(samples, theirs),
     }
 
 
 def summary(tables, options, told):
-    samples, side, fidelity = Samples(tables, options, told), tables.side("replay"), tables.fidelity()
+    samples, side, fidelity = Samples(tables, options, told), tables.side("replay"), tables.fidelity("replay")
     notes = warnings_of_run(tables, side, fidelity)
     return {
         "schema": "1.0",

@@ -26,20 +26,22 @@ FROM run_attempt WHERE attempt = final_attempt AND request_status = 'ok' AND sta
 CREATE OR REPLACE TEMP TABLE run_event AS
 WITH single AS (
     SELECT row, copy, streamed, unnest(range(1, len(events) + 1)) AS place, unnest(events) AS event, reads FROM answer
+), counted AS (
+    SELECT *, count(*) OVER (PARTITION BY row, copy, event.read) AS of_read FROM single
 ), output AS (
     SELECT row, copy, streamed, place, event.kind AS kind, event.tokens AS tokens, event.read AS read,
-           reads[event.read + 1] AS stamps
-    FROM single WHERE event.kind BETWEEN 1 AND 4
+           reads[event.read + 1] AS stamps, of_read > 1 AS merged
+    FROM counted WHERE event.kind BETWEEN 1 AND 4
 )
 SELECT row, copy, streamed, place, kind, tokens,
        CASE WHEN stamps.kernel_ns IS NULL THEN 'user' ELSE 'kernel' END AS stamp,
-       coalesce(read = lag(read) OVER stream, false) AS same_read,
+       coalesce(read = lag(read) OVER stream, false) AS same_read, merged,
        max(coalesce(stamps.kernel_ns, stamps.user_ns)) OVER (stream ROWS UNBOUNDED PRECEDING) AS at_ns,
        row_number() OVER stream AS position
 FROM output WINDOW stream AS (PARTITION BY row, copy ORDER BY place);
 
 INSERT INTO output_event
-SELECT getvariable('side'), row, copy, place, at_ns, tokens, stamp, same_read FROM run_event WHERE streamed;
+SELECT getvariable('side'), row, copy, place, at_ns, tokens, stamp, same_read, merged FROM run_event WHERE streamed;
 
 CREATE OR REPLACE TEMP TABLE run_stream AS
 SELECT row, copy, min(at_ns) AS first_ns, max(at_ns) AS last_ns, count(*) AS events,
@@ -78,14 +80,23 @@ SELECT getvariable('side'), row, copy, planned_ns, due_ns, status, reason, last_
 FROM spread;
 
 INSERT INTO lateness
-SELECT getvariable('side'), first_write_ns - due_ns, first_write_ns FROM run_attempt
+SELECT getvariable('side'), first_write_ns - due_ns, first_write_ns, due_ns, last_write_ns - first_write_ns, released_ns,
+       CASE WHEN NOT connection_reused THEN coalesce(tls_ns, connected_ns) END
+FROM run_attempt
 WHERE attempt = 1 AND first_write_ns IS NOT NULL;
+
+INSERT INTO retry_lateness
+SELECT getvariable('side'), first_write_ns - due_ns FROM run_attempt WHERE attempt > 1 AND first_write_ns IS NOT NULL;
 
 INSERT INTO body_tail
 SELECT getvariable('side'), a.body_end_ns - s.last_ns FROM answer a JOIN run_stream s USING (row, copy) WHERE a.streamed;
 
 INSERT INTO figure
 SELECT getvariable('side'), 'attempts_sent', count(*) FILTER (first_write_ns IS NOT NULL) FROM run_attempt
+UNION ALL
+-- Failed for want of a descriptor, a port or an allowed connection, and no byte written.
+SELECT getvariable('side'), 'stuck', count(*) FROM request
+WHERE side = getvariable('side') AND NOT sent AND reason IN ('local_descriptors', 'local_resources', 'connection_limit')
 UNION ALL
 SELECT getvariable('side'), 'without_output', count(*) FROM answer a LEFT JOIN run_stream s USING (row, copy)
 WHERE a.streamed AND s.row IS NULL;

@@ -153,6 +153,7 @@ FROM stream;
 CREATE OR REPLACE TEMP TABLE stream_report AS
 SELECT side, count(DISTINCT (row, copy)) AS streams, count(*) AS output_events,
        count(*) FILTER (same_read) AS coalesced_events, count(tokens) AS counted_events,
+       count(*) FILTER (merged) AS merged_events,
        count(*) FILTER (stamp = 'kernel') AS kernel, count(*) FILTER (stamp = 'user') AS user_space,
        count(*) FILTER (stamp = 'logged') AS logged
 FROM output_event GROUP BY side;
@@ -170,6 +171,8 @@ FROM step WINDOW moments AS (PARTITION BY side ORDER BY at_ns, step ROWS UNBOUND
 -- Durations that are summed up by percentiles.
 CREATE OR REPLACE TEMP TABLE duration AS
 SELECT side, 'lateness' AS what, ns FROM lateness
+UNION ALL SELECT side, 'retry_lateness', ns FROM retry_lateness
+UNION ALL SELECT side, 'write_time', write_ns FROM lateness WHERE write_ns IS NOT NULL
 UNION ALL SELECT side, 'body_tail', ns FROM body_tail
 UNION ALL SELECT side, 'gate_drift', drift_ns FROM recorded
     WHERE phase = 'measure' AND NOT after_window AND gated AND status <> 'unsent'

@@ -5,8 +5,24 @@ import pathlib
 
 import duckdb
 
+import causes
+from leaves import Prose
+
 HERE = pathlib.Path(__file__).parent
 STATUSES = ("ok", "failed", "cancelled", "interrupted", "unsent")
+
+
+# What a run is judged by that does not say.
+BOUNDS = {
+    "lateness_share": 0.05,
+    "lateness_floor_ns": 1_000_000,
+    "lateness_ceiling_ns": 10_000_000,
+    "gap_distance_share": 0.05,
+    "gap_distance_floor_ns": 100_000,
+    "gap_distance_ceiling_ns": 10_000_000,
+    "unfaithful_factor": 3.0,
+    "unsent_share": 0.01,
+}
 
 
 def script(name):
@@ -26,7 +42,7 @@ class Run:
         self.early = outcome is None or outcome["ended_by"] in ("drained", "cut", "killed")
         self.window_end = outcome["ended_ns"] if outcome and self.early else None
         self.without_row = outcome["counts"]["unsent_without_row"] if outcome else 0
-        self.faithful = outcome["faithful"] if outcome else None
+        self.bounds = {**BOUNDS, **(self.manifest.get("fidelity") or {})}
         if self.manifest["state"] == "open":
             raise SystemExit(f"{path} is open: its journal is not read here")
 
@@ -184,9 +200,11 @@ class Tables:
         return dict(zip(names, rows[0] if rows else (0, *[None] * 5)))
 
     def streams(self, side):
-        names = ("streams", "output_events", "coalesced_events", "counted_events")
+        names = ("streams", "output_events", "coalesced_events", "merged_events", "counted_events")
         rows = self.rows(f"SELECT {', '.join(names)} FROM stream_report WHERE side = $1", side)
-        report = dict(zip(names, rows[0] if rows else (0,) * 4))
+        report = dict(zip(names, rows[0] if rows else (0,) * 5))
+        told = report["output_events"] > 0 and self.stamps(side)["logged"] == 0
+        report["merged_share"] = report["merged_events"] / report["output_events"] if told else None
         report["without_output"] = self.figure(side, "without_output")
         jitter = self.rows(
             """SELECT len(j), at_rank(j, 50), at_rank(j, 95)
@@ -214,27 +232,118 @@ class Tables:
         rows = self.rows("SELECT kernel, user_space, logged FROM stream_report WHERE side = $1", side)
         return dict(zip(("kernel", "user", "logged"), rows[0] if rows else (0, 0, 0)))
 
-    def fidelity(self):
-        requests = self.window("replay", self.replay)
-        written = self.rows("SELECT count(*), max(written_ns) - min(written_ns) FROM lateness WHERE side = 'replay'")[0]
-        health = self.rows(
-            """SELECT max(loop_delay_max_ns), max(kernel_lag_max_ns), count(*) FILTER (clock_stepped)
-               FROM read_parquet($1)""",
-            f"{self.replay.path}/health/*.parquet",
-        ) if list(pathlib.Path(self.replay.path, "health").glob("*.parquet")) else [(None, None, 0)]
-        return {
-            "planned": self.counts("replay", self.replay)["planned"],
-            "sent": self.one("SELECT count(*) FROM request WHERE side = 'replay' AND sent"),
-            "attempts_sent": self.figure("replay", "attempts_sent"),
-            "offered_per_second": requests["requests_per_second"],
+    # ---------------------------------------------------------------- how exactly the plan was sent
+
+    def fidelity(self, side):
+        source = self.replay if side == "replay" else self.baseline
+        if source.kind != "run":
+            return None
+        written = self.rows("SELECT count(*), max(written_ns) - min(written_ns) FROM lateness WHERE side = $1", side)[0]
+        health = (None, None, 0, None)
+        if list(pathlib.Path(source.path, "health").glob("*.parquet")):
+            health = self.rows(
+                """SELECT max(loop_delay_max_ns), max(kernel_lag_max_ns), count(*) FILTER (clock_stepped),
+                          (max(clock_bracket_ns) + 1) // 2
+                   FROM read_parquet($1)""",
+                f"{source.path}/health/*.parquet",
+            )[0]
+        counts = self.counts(side, source)
+        unsent = self.unsent(side, source, counts)
+        figures = {
+            "planned": counts["planned"],
+            "sent": self.one("SELECT count(*) FROM request WHERE side = $1 AND sent", side),
+            "unsent": sum(unsent.values()),
+            "attempts_sent": self.figure(side, "attempts_sent"),
+            "offered_per_second": self.window(side, source)["requests_per_second"],
             "achieved_per_second": per_second(written[0], written[1] or 0),
-            "lateness": self.duration("replay", "lateness"),
-            "gate_drift": self.duration("replay", "gate_drift"),
-            "loop_delay_max_ns": health[0][0],
-            "kernel_lag_max_ns": health[0][1],
-            "clock_steps": health[0][2],
-            "faithful": self.replay.faithful,
+            **{name: self.duration(side, name) for name in ("lateness", "retry_lateness", "write_time", "gate_drift")},
+            "gaps": self.gaps(side),
+            "loop_delay_max_ns": health[0],
+            "kernel_lag_max_ns": health[1],
+            "clock_steps": health[2],
+            "stamp_uncertainty_ns": health[3],
         }
+        looped = (source.manifest["plan"]["mode"] or "").startswith("closed")
+        verdict = judged(figures, source.bounds, looped)
+        names = ("due_ns", "written_ns", "write_ns", "released_ns", "ready_ns")
+        rows = self.rows(f"SELECT {', '.join(names)} FROM lateness WHERE side = $1", side)
+        departures = [dict(zip(names, row)) for row in rows]
+        bound = verdict["criteria"]["lateness_p99_ns"]["degraded_above"]
+        late = sum(1 for d in departures if d["written_ns"] - d["due_ns"] > bound)
+        found = causes.find(
+            departures,
+            self.health(source),
+            causes.threshold(verdict["criteria"]),
+            source.manifest["policy"]["connections"]["limit"] is not None,
+            dict.fromkeys(unsent, 0) if looped else unsent,
+            (source.manifest["outcome"] or {}).get("ended_by"),
+        )
+        return {"bounds": source.bounds, **figures, **verdict, "late": late, "causes": found}
+
+    def unsent(self, side, source, counts):
+        """Requests that never left, by what kept them."""
+        aborted = counts["reasons"].get("run_aborted", 0) + (0 if source.early else source.without_row)
+        follows = counts["reasons"].get("previous_turn_failed", 0)
+        stuck = self.figure(side, "stuck")
+        return {"aborted": aborted, "stuck": stuck, "limits": counts["unsent"] - aborted - follows}
+
+    def health(self, source):
+        """What the health rows tell of causes; columns that an older run has not are unknown."""
+        if not list(pathlib.Path(source.path, "health").glob("*.parquet")):
+            return []
+        self.database.execute("SELECT * FROM read_parquet($1) ORDER BY at_ns", [f"{source.path}/health/*.parquet"])
+        names = [column[0] for column in self.database.description]
+        wanted = [*filter(None, causes.FIGURES.values()), "at_ns", "machine_capacity_ns", "clock_stepped"]
+        rows = [dict(zip(names, row)) for row in self.database.fetchall()]
+        return [{name: row.get(name) for name in wanted} for row in rows]
+
+    def gaps(self, side):
+        """Gaps between due times, and how far those between first bytes are from the ones between their own due times."""
+
+        def sorted_gaps(query):
+            times = sorted(at for (at,) in self.rows(query, side))
+            return sorted(later - earlier for earlier, later in zip(times, times[1:]))
+
+        due = sorted_gaps("SELECT start_ns FROM request WHERE side = $1")
+        planned = sorted_gaps("SELECT due_ns FROM lateness WHERE side = $1")
+        sent = sorted_gaps("SELECT written_ns FROM lateness WHERE side = $1")
+        off = sum(abs(p - w) for p, w in zip(planned, sent))
+        return {
+            "n": len(due),
+            "median_ns": due[(len(due) + 1) // 2 - 1] if due else None,
+            "compared": len(sent),
+            "distance_ns": off // len(sent) if sent else None,
+        }
+
+
+WORDS = ("faithful", "degraded", "unfaithful")
+
+
+def judged(figures, bounds, looped):
+    """Criteria and verdict, by the table of the page."""
+    median, factor = figures["gaps"]["median_ns"], bounds["unfaithful_factor"]
+
+    def edges(name):
+        floor, ceiling = bounds[f"{name}_floor_ns"], bounds[f"{name}_ceiling_ns"]
+        edge = ceiling if median is None else min(max(int(bounds[f"{name}_share"] * median), floor), ceiling)
+        return edge, int(edge * factor)
+
+    def criterion(value, near, far, counts):
+        verdict = None
+        if value is not None and counts and not looped:
+            verdict = WORDS[(value > near) + (value > far)]
+        return {"value": value, "degraded_above": near, "unfaithful_above": far, "verdict": verdict}
+
+    enough = figures["gaps"]["compared"] >= 100
+    unsent = figures["unsent"] / figures["planned"] if figures["planned"] else None
+    criteria = {
+        "lateness_p99_ns": criterion(figures["lateness"]["p99_ns"], *edges("lateness"), True),
+        "gap_distance_ns": criterion(figures["gaps"]["distance_ns"], *edges("gap_distance"), enough),
+        "unsent_share": criterion(unsent, 0.0, bounds["unsent_share"], True),
+    }
+    verdicts = [c["verdict"] for c in criteria.values() if c["verdict"]]
+    verdict = max(verdicts, key=WORDS.index) if verdicts else None
+    return {"criteria": criteria, "verdict": verdict, "reason": Prose([])}
 
 
 def per_second(events, span_ns):

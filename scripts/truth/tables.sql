@@ -22,10 +22,14 @@ CREATE OR REPLACE TEMP TABLE request (
 );
 -- Output events of the answers that counted. `tokens` is null where the event does not say.
 CREATE OR REPLACE TEMP TABLE output_event (
-    side VARCHAR, row UBIGINT, copy UINTEGER, place BIGINT, at_ns BIGINT, tokens BIGINT, stamp VARCHAR, same_read BOOLEAN
+    side VARCHAR, row UBIGINT, copy UINTEGER, place BIGINT, at_ns BIGINT, tokens BIGINT, stamp VARCHAR, same_read BOOLEAN,
+    merged BOOLEAN
 );
--- First byte written - due of first attempts; last byte of the body - last output event.
-CREATE OR REPLACE TEMP TABLE lateness (side VARCHAR, ns BIGINT, written_ns BIGINT);
+-- First attempts of which a byte was written: first byte written - due, both of them, last byte written - first. The
+-- lateness of later attempts. Last byte of the body - last output event.
+CREATE OR REPLACE TEMP TABLE lateness (side VARCHAR, ns BIGINT, written_ns BIGINT, due_ns BIGINT, write_ns BIGINT, released_ns BIGINT,
+                                            ready_ns BIGINT);
+CREATE OR REPLACE TEMP TABLE retry_lateness (side VARCHAR, ns BIGINT);
 CREATE OR REPLACE TEMP TABLE body_tail (side VARCHAR, ns BIGINT);
 -- Figures that are one a side.
 CREATE OR REPLACE TEMP TABLE figure (side VARCHAR, name VARCHAR, n BIGINT);

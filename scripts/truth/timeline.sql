@@ -66,7 +66,7 @@ WITH single AS (
     FROM logged_attempt l JOIN request r ON r.side = getvariable('side') AND r.row = l.first_row
     WHERE l.is_last AND r.status = 'ok' AND len(l.events) >= 2
 )
-SELECT getvariable('side'), row, 0, place, at_ns, NULL, 'logged', false FROM single;
+SELECT getvariable('side'), row, 0, place, at_ns, NULL, 'logged', false, false FROM single;
 
 INSERT INTO figure
 SELECT getvariable('side'), unnest(['retries_folded', 'status_unknown', 'served_by_gateway_cache', 'arrival_not_start', 'sampled']),

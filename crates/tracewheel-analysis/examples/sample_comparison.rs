@@ -20,7 +20,7 @@ use fixture::{MS, attempt, manifest, produced, refused, rejected, request, run_w
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tracewheel_analysis::{Baseline, CompareOptions, compare, inspect_run};
-use tracewheel_record::manifest::{EndedBy, OutcomeSection};
+use tracewheel_record::manifest::{EndedBy, FidelityBounds, OutcomeSection};
 use tracewheel_record::rows::EXTRA_COPY;
 use tracewheel_record::{AttemptRecord, HealthRecord, RequestRecord, Run};
 use tracewheel_timeline::vocab::{
@@ -90,7 +90,7 @@ fn whole_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8Rng
     m.other.insert("rows_left_out".to_owned(), 17.into());
     m.other.insert("requests_filled".to_owned(), 23.into());
     m.warnings.push("2 attempts failed for want of a port".to_owned());
-    m.outcome.as_mut().unwrap().faithful = Some(true);
+    m.fidelity = Some(FidelityBounds { unsent_share: 0.02, ..FidelityBounds::default() });
     let health = |second: u32| HealthRecord {
         second,
         at_ns: i64::from(second) * 1000 * MS,
@@ -120,8 +120,80 @@ fn another_run(dir: &Path, t: &Timeline, rows: &[RequestRow], rng: &mut ChaCha8R
     m.target.models_asked = vec!["m-b".to_owned()];
     (m.plan.speed, m.cache.mode) = (Some(1.5), Some("cold".to_owned()));
     m.policy.connections.request_timeout_ns = Some(30_000 * MS);
-    m.outcome.as_mut().unwrap().faithful = Some(false);
-    run_with(dir, "again", m, &all, &[])
+    m.policy.connections.limit = Some(64);
+    m.outcome.as_mut().unwrap().ended_by = EndedBy::Failures;
+    hold_up(&mut all);
+    run_with(dir, "again", m, &all, &(0..22).map(troubled).collect::<Vec<_>>())
+}
+
+/// Makes some requests late, each in a way of its own, and keeps some from leaving.
+fn hold_up(exchanges: &mut [(RequestRecord, Vec<AttemptRecord>)]) {
+    for (record, attempts) in exchanges {
+        let Some(first) = attempts.first_mut() else { continue };
+        let due = first.due_ns;
+        let mut write = |released_ms: i64, late_ms: i64, write_ms: i64| {
+            first.released_ns = Some(due + released_ms * MS + 3);
+            first.first_write_ns = Some(due + late_ms * MS + 5);
+            first.last_write_ns = Some(due + (late_ms + write_ms) * MS + 7);
+        };
+        match record.row % 50 {
+            3 | 13 | 23 => write(21, 22, 0),
+            7 => {
+                write(0, 25, 0);
+                (first.connection_reused, first.connected_ns) = (Some(false), Some(due + 19 * MS));
+                first.tls_ns = record.row.is_multiple_of(4).then_some(due + 24 * MS);
+            }
+            11 => {
+                write(1, 15, 0);
+                first.connection_reused = Some(true);
+            }
+            16 => write(0, 0, 30),
+            31 => {
+                let mut lost = rejected(record.row, 1, due / MS, 503);
+                (lost.first_write_ns, lost.last_write_ns, lost.http_status) = (None, None, None);
+                (lost.copy, lost.reason) = (record.copy, Some(Reason::LocalDescriptors));
+                (record.status, record.reason) = (RequestStatus::Failed, lost.reason);
+                (record.attempts, record.final_attempt) = (1, 1);
+                *attempts = vec![lost];
+            }
+            41 => {
+                let copy = record.copy;
+                *record = unsent(record.row, record.planned_ns / MS, Reason::RunAborted);
+                record.copy = copy;
+                attempts.clear();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A second of a machine that is in trouble of one kind after the other.
+fn troubled(second: u32) -> HealthRecord {
+    let mut row = HealthRecord {
+        second,
+        at_ns: i64::from(second + 1) * 1000 * MS,
+        machine_busy_ns: Some(700 * MS),
+        machine_capacity_ns: Some(2_000 * MS),
+        steal_ns: Some(4 * MS),
+        send_run_delay_ns: Some(3 * MS),
+        cpu_pressure_ns: Some(2 * MS),
+        rendered_late: Some(0),
+        clock_bracket_ns: Some(90 + i64::from(second)),
+        clock_stepped: Some(false),
+        ..HealthRecord::default()
+    };
+    match second % 9 {
+        0 => row.cpu_throttled_ns = Some(640 * MS),
+        1 => row.steal_ns = Some(310 * MS),
+        2 => row.send_run_delay_ns = Some(505 * MS),
+        3 => row.cpu_pressure_ns = Some(900 * MS),
+        4 => row.machine_busy_ns = Some(1_900 * MS),
+        5 => row.clock_stepped = Some(true),
+        6 => row.rendered_late = Some(second),
+        7 => (row.machine_busy_ns, row.machine_capacity_ns, row.steal_ns) = (None, None, None),
+        _ => {}
+    }
+    row
 }
 
 /// A run that a person ended after ten seconds.

@@ -10,7 +10,7 @@ use crate::comparison::{
     COMPARISON_VERSION, Comparison, Gate, Matching, Methods, MetricComparison, PercentileComparison,
 };
 use crate::error::{AnalysisError, Result};
-use crate::fidelity::Fidelity;
+use crate::fidelity::{Fidelity, FidelityBounds};
 use crate::interval::{DEFAULT_LEVEL, INTERVAL_METHOD};
 use crate::latencies::{self, Rules};
 use crate::metric::{Metric, Population, Verdict, definitions};
@@ -43,6 +43,8 @@ pub struct CompareOptions {
     /// Compare the same rows where both sides hold them; true by default. Without it the whole baseline is taken: what a
     /// bench of a few requests claims about all of production.
     pub match_rows: bool,
+    /// What both sides' sending is judged by; each run's own bounds by default.
+    pub fidelity: Option<FidelityBounds>,
 }
 
 impl Default for CompareOptions {
@@ -58,6 +60,7 @@ impl Default for CompareOptions {
                 .flat_map(|m| percentiles.map(|p| (m, p)))
                 .collect(),
             match_rows: true,
+            fidelity: None,
         }
     }
 }
@@ -68,13 +71,13 @@ impl Default for CompareOptions {
 /// Unreadable inputs, options out of range, a run without measured requests, or no common request.
 pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -> Result<Comparison> {
     options.check()?;
-    let mine = side::load_run(replay, options.stall_ns)?;
+    let mine = side::load_run(replay, options.stall_ns, options.fidelity)?;
     if mine.roster.requests.is_empty() {
         return Err(AnalysisError::Empty { run: replay.manifest().id.clone() });
     }
     let same_timeline = same_timeline(replay, baseline);
     let matching = if same_timeline && options.match_rows { Matching::ByRow } else { Matching::None };
-    let theirs = load_baseline(&mine, baseline, matching, options.stall_ns)?;
+    let theirs = load_baseline(&mine, baseline, matching, options)?;
     let copies = matches!(baseline, Baseline::Run(_));
     let alignment = Alignment::new(&mine.roster, &theirs.roster, matching, copies, mine.unsent_without_row);
     if theirs.roster.requests.is_empty() || (matching == Matching::ByRow && alignment.matched() == 0) {
@@ -93,8 +96,8 @@ pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -
         }
     };
     let gates = gates(options, &metrics);
-    let fidelity = mine.fidelity.clone().unwrap_or_default();
-    let (verdict, verdict_reason) = overall(&gates, &metrics, &fidelity);
+    let notice = notice(&mine, &theirs);
+    let (verdict, verdict_reason) = overall(&gates, &metrics, notice.as_deref());
     let context = warnings::Context {
         replay: replay.manifest(),
         sides: (&mine, &theirs),
@@ -109,11 +112,13 @@ pub fn compare(replay: &Run, baseline: Baseline<'_>, options: &CompareOptions) -
         verdict,
         verdict_reason,
         gates,
+        notice,
         warnings: warnings::of_comparison(&context),
         missing: warnings::missing(&context),
         replay: mine.report,
         baseline: theirs.report,
-        fidelity,
+        fidelity: mine.fidelity.unwrap_or_default(),
+        baseline_fidelity: theirs.fidelity,
         metrics,
         cache,
     })
@@ -123,6 +128,7 @@ impl CompareOptions {
     fn check(&self) -> Result<()> {
         check_level(self.level)?;
         check_stall(self.stall_ns)?;
+        check_bounds(self.fidelity)?;
         if !(0.0..=10.0).contains(&self.tolerance) {
             let value = self.tolerance.to_string();
             return Err(AnalysisError::Option { name: "tolerance", value, expected: "a share from 0 to 10" });
@@ -153,6 +159,14 @@ pub(crate) fn check_stall(stall_ns: i64) -> Result<()> {
     Err(AnalysisError::Option { name: "stall_ns", value: stall_ns.to_string(), expected: "more than 0 ns" })
 }
 
+pub(crate) fn check_bounds(bounds: Option<FidelityBounds>) -> Result<()> {
+    bounds.map_or(Ok(()), |bounds| bounds.check()).map_err(|value| AnalysisError::Option {
+        name: "fidelity",
+        value,
+        expected: "bounds that a run can be judged by",
+    })
+}
+
 /// Rows mean the same requests exactly when both sides come from one timeline.
 fn same_timeline(replay: &Run, baseline: Baseline<'_>) -> bool {
     let digest = match baseline {
@@ -167,14 +181,14 @@ fn load_baseline<'a>(
     mine: &Side<'_>,
     baseline: Baseline<'a>,
     matching: Matching,
-    stall_ns: i64,
+    options: &CompareOptions,
 ) -> Result<Side<'a>> {
     match baseline {
-        Baseline::Run(run) => side::load_run(run, stall_ns),
+        Baseline::Run(run) => side::load_run(run, options.stall_ns, options.fidelity),
         Baseline::Timeline(timeline) => {
             let rows: HashSet<u64> = mine.roster.requests.iter().map(|r| r.key.0).collect();
             let wanted = |row: u64| matching == Matching::None || rows.contains(&row);
-            side::load_timeline(timeline, &wanted, stall_ns)
+            side::load_timeline(timeline, &wanted, options.stall_ns)
         }
     }
 }
@@ -206,11 +220,22 @@ fn gates(options: &CompareOptions, metrics: &[MetricComparison]) -> Vec<Gate> {
     options.gates.iter().map(gate).collect()
 }
 
+/// Why the latencies prove nothing, where a side's generator did not keep its schedule.
+fn notice(mine: &Side<'_>, theirs: &Side<'_>) -> Option<String> {
+    let late = |side: &Side<'_>| side.fidelity.as_ref().is_some_and(Fidelity::is_unfaithful);
+    let who = match (late(mine), late(theirs)) {
+        (false, false) => return None,
+        (true, false) => "the replay is",
+        (false, true) => "the baseline is",
+        (true, true) => "both runs are",
+    };
+    Some(format!("{who} unfaithful to the schedule: latencies and load are partly the generator's own"))
+}
+
 /// The verdict over the gates. A generator that did not keep its schedule proves nothing, whatever the numbers say.
-fn overall(gates: &[Gate], metrics: &[MetricComparison], fidelity: &Fidelity) -> (Verdict, String) {
-    if fidelity.faithful == Some(false) {
-        let reason = "the generator did not keep the schedule, so that its latencies are partly its own";
-        return (Verdict::CannotTell, reason.to_owned());
+fn overall(gates: &[Gate], metrics: &[MetricComparison], notice: Option<&str>) -> (Verdict, String) {
+    if let Some(notice) = notice {
+        return (Verdict::CannotTell, notice.to_owned());
     }
     let named = |verdict: Verdict| {
         let names = gates

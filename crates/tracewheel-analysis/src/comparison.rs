@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::cache::{CacheBin, CacheBinReport, CacheBinSide, CacheReport, CacheWeighted};
 pub use crate::environment::{Difference, EnvironmentReport};
-pub use crate::fidelity::{DurationSummary, Fidelity};
+pub use crate::fidelity::{
+    Cause, CauseKind, DurationSummary, Fidelity, FidelityBounds, FidelityCriteria, FidelityVerdict,
+    GapReport, Judged,
+};
 pub use crate::interval::{BoundIs, Estimate, Interval};
 pub use crate::metric::{Metric, Population, Verdict};
 pub use crate::quantile::Percentile;
@@ -34,6 +37,8 @@ pub struct Comparison {
     pub verdict_reason: String,
     /// The percentiles that the verdict rests on.
     pub gates: Vec<Gate>,
+    /// Why no latency here proves anything: a side is unfaithful to its schedule. Null where none is.
+    pub notice: Option<String>,
     /// What should be known before a number is trusted.
     pub warnings: Vec<Warning>,
     /// What the baseline does not know, so that no number stands for it.
@@ -42,8 +47,10 @@ pub struct Comparison {
     pub replay: SideReport,
     /// The baseline.
     pub baseline: SideReport,
-    /// How exactly the plan was sent.
+    /// How exactly the replay's plan was sent.
     pub fidelity: Fidelity,
+    /// How exactly the baseline's plan was sent; null for a timeline.
+    pub baseline_fidelity: Option<Fidelity>,
     /// Latencies: metric by metric, population by population.
     pub metrics: Vec<MetricComparison>,
     /// Latency by the share of the prompt that came from the cache.

@@ -7,11 +7,12 @@ use tracewheel_record::Run;
 use tracewheel_record::manifest::RunState;
 
 use crate::alignment::Alignment;
-use crate::compare::{check_level, check_stall};
+use crate::compare::{check_bounds, check_level, check_stall};
 use crate::comparison::{
     CacheReport, Estimate, Fidelity, Metric, Percentile, Population, SampleSize, SideReport, Warning,
 };
 use crate::error::Result;
+use crate::fidelity::FidelityBounds;
 use crate::interval::INTERVAL_METHOD;
 use crate::latencies::{self, Sample};
 use crate::metric::definitions;
@@ -29,11 +30,13 @@ pub struct SummaryOptions {
     pub level: f64,
     /// A gap longer than this is a stall, in nanoseconds; 500 ms by default.
     pub stall_ns: i64,
+    /// What the sending is judged by; the run's own bounds by default.
+    pub fidelity: Option<FidelityBounds>,
 }
 
 impl Default for SummaryOptions {
     fn default() -> Self {
-        Self { level: crate::interval::DEFAULT_LEVEL, stall_ns: 500_000_000 }
+        Self { level: crate::interval::DEFAULT_LEVEL, stall_ns: 500_000_000, fidelity: None }
     }
 }
 
@@ -142,7 +145,8 @@ pub struct TokenTotals {
 pub fn summarise(run: &Run, options: &SummaryOptions) -> Result<ReplaySummary> {
     check_level(options.level)?;
     check_stall(options.stall_ns)?;
-    let side = side::load_run(run, options.stall_ns)?;
+    check_bounds(options.fidelity)?;
+    let side = side::load_run(run, options.stall_ns, options.fidelity)?;
     of_side(run, side, options.level)
 }
 
@@ -188,7 +192,7 @@ fn row(metric: Metric, population: Population, sample: &Sample) -> MetricSummary
 /// An unreadable run.
 pub fn inspect_run(run: &Run) -> Result<RunInspection> {
     let options = SummaryOptions::default();
-    let side = side::load_run(run, options.stall_ns)?;
+    let side = side::load_run(run, options.stall_ns, options.fidelity)?;
     let manifest = run.manifest();
     let phases = side.phases.iter().map(|((phase, status), requests)| PhaseCount {
         phase: phase.to_string(),

@@ -4,6 +4,7 @@ use tracewheel_record::Manifest;
 
 use crate::alignment::Alignment;
 use crate::comparison::{MetricComparison, Missing, Warning};
+use crate::fidelity::FidelityVerdict;
 use crate::interval::BoundIs;
 use crate::metric::{Metric, Population};
 use crate::side::{Side, SideKind};
@@ -44,9 +45,26 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
         );
     }
     if let Some(fidelity) = &side.fidelity {
-        if fidelity.faithful == Some(false) {
-            let text = "the generator did not keep the schedule: use a machine with more free cores, or a slower replay";
-            warn("not_faithful", text.to_owned());
+        match fidelity.verdict {
+            Some(FidelityVerdict::Unfaithful) => warn(
+                "not_faithful",
+                format!(
+                    "the generator did not keep the schedule ({}): {}",
+                    fidelity.reason,
+                    fidelity
+                        .causes
+                        .first()
+                        .map_or("nothing that was recorded tells why", |cause| cause.cause.remedy())
+                ),
+            ),
+            Some(FidelityVerdict::Degraded) => warn(
+                "degraded",
+                format!(
+                    "the generator kept the schedule less exactly than asked ({}): latencies may be partly its own",
+                    fidelity.reason
+                ),
+            ),
+            Some(FidelityVerdict::Faithful) | None => {}
         }
         if fidelity.clock_steps > 0 {
             let text = format!(

@@ -11,7 +11,7 @@ mod text;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-pub(crate) use lists::{Events, Reads};
+pub(crate) use lists::{Events, OptCounts, Reads};
 pub(crate) use scalar::{Flag, Num, OptFlag, OptNum};
 pub(crate) use table::{BadBatch, Table, finish_batch};
 pub(crate) use text::{Name, OptName, OptWord, Tags, Text, Word};

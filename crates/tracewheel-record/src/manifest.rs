@@ -6,6 +6,7 @@
 //! the writer applies both once more to whatever it is given.
 
 mod environment;
+mod fidelity;
 pub(crate) mod file;
 mod outcome;
 mod plan;
@@ -19,6 +20,7 @@ pub use environment::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, MachineSection, PolicySection,
     RouteSection, TargetSection, TlsSection, VantageSection,
 };
+pub use fidelity::FidelityBounds;
 pub use outcome::{
     AnswersLimitFrom, ConnectionOutcome, Counts, DistributionSection, EndedBy, OutcomeSection, PercentilesNs,
 };
@@ -64,6 +66,8 @@ pub struct Manifest {
     pub clock: ClockSection,
     /// The scenario as resolved.
     pub scenario: ScenarioSection,
+    /// What the run is to be judged by; `None` where the usual bounds hold.
+    pub fidelity: Option<FidelityBounds>,
     /// What a reader should know before trusting a number.
     pub warnings: Vec<String>,
     /// How the run ended; `None` while it is open.

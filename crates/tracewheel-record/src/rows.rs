@@ -8,7 +8,7 @@ mod health;
 mod request;
 
 pub use attempt::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord};
-pub use health::{HealthRecord, ServerRecord};
+pub use health::{HealthRecord, LATENESS_BUCKETS, ServerRecord, lateness_bucket};
 pub use request::{RequestRecord, Strata};
 
 /// Copies from this number on are requests that are not in the plan (phases `calibrate` and `prime`), so that

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tracewheel_protocol::{LimitField, TokenDetail};
+use tracewheel_record::manifest::FidelityBounds;
 use tracewheel_workload::CacheMode;
 
 use crate::retry::RetryPolicy;
@@ -81,6 +82,11 @@ pub struct ReplayConfig {
     pub prime_concurrency: u32,
     /// End the run after so many failed requests in a row. `None`: never.
     pub give_up_after_failures: Option<u32>,
+    /// What the run is to be judged by; recorded, and judged by whoever reads the run.
+    pub fidelity: FidelityBounds,
+    /// Holds the sending thread up for so long before each release. Only for tests of the verdict on the sending.
+    #[serde(skip)]
+    pub test_stall_ns: Option<i64>,
     /// Further request headers, recorded as they stand: no secrets here.
     pub headers: Vec<(String, String)>,
     /// API key, sent as the provider's authorization header. Never serialised, never printed.
@@ -126,6 +132,8 @@ impl Default for ReplayConfig {
             spare_connections: None,
             prime_concurrency: 4,
             give_up_after_failures: Some(1_000),
+            fidelity: FidelityBounds::default(),
+            test_stall_ns: None,
             headers: Vec::new(),
             secret: None,
             owner: None,

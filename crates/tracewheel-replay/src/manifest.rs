@@ -23,9 +23,6 @@ use crate::run::Conducted;
 use crate::shared::{Abort, Shared, TlsSeen};
 use crate::stop::StopLevel;
 
-/// p99 of lateness above which a run is not called faithful.
-const FAITHFUL_P99_NS: i64 = 5_000_000;
-
 /// Everything that is known before the first send.
 pub(crate) struct Known<'a> {
     pub(crate) plan: &'a Plan,
@@ -71,6 +68,7 @@ impl Known<'_> {
             machine: machine::describe(self.workers),
             clock: ClockSection::default(),
             scenario: self.scenario(),
+            fidelity: Some(config.fidelity),
             warnings: self.warnings(),
             other: self.left_out(),
             ..Manifest::default()
@@ -169,6 +167,12 @@ impl Known<'_> {
         if let Some(at_once) = self.config.closed_loop {
             warnings.push(format!(
                 "closed loop of {at_once}: requests waited for each other, so the recorded arrivals were not kept"
+            ));
+        }
+        if let Some(ns) = self.config.test_stall_ns {
+            warnings.push(format!(
+                "a test: the sending thread was held up for {} ms before each release",
+                ns as f64 / 1e6
             ));
         }
         if self.survey().recorded_bodies > 0 && self.config.cache != CacheMode::Natural {
@@ -315,7 +319,6 @@ fn outcome(
         in_flight: (totals.in_flight.count() > 0)
             .then(|| distribution(&totals.in_flight, totals.in_flight_sum)),
         connections: Some(shared.connections()),
-        faithful: late.p99_ns.map(|p99| p99 <= FAITHFUL_P99_NS),
         ..OutcomeSection::default()
     }
 }

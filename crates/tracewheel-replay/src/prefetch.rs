@@ -254,6 +254,7 @@ impl Prefetch {
                 self.unsent(record);
                 continue;
             }
+            self.note_late(&record);
             self.hand_over(number, ready(planned, record, uri, body));
             number += 1;
         }
@@ -287,6 +288,15 @@ impl Prefetch {
             }
         }
         Ok(primed)
+    }
+
+    /// Counts a request that is due already and before which none waits: the senders had nothing to send, so it is the
+    /// renderer that is late.
+    fn note_late(&self, record: &RequestRecord) {
+        let due = self.shared.measure_start_ns().map(|start| start.saturating_add(record.due_ns));
+        if self.budget.requests() <= 1 && due.is_some_and(|due| due < self.shared.clock.now().0) {
+            self.shared.gauges.rendered_late.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn hand_over(&self, number: usize, request: ReadyRequest) {

@@ -8,6 +8,7 @@ mod echo;
 mod health;
 mod totals;
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +46,8 @@ pub(crate) struct Recorder {
     pub(crate) give_up_after: Option<u32>,
     /// The key: taken out of whatever a target says.
     pub(crate) secret: Option<Secret>,
+    /// Where the connections lead.
+    pub(crate) target: SocketAddr,
 }
 
 /// What the recorder hands back when all senders are gone.
@@ -71,9 +74,9 @@ impl Recorded {
 impl Recorder {
     /// Records until all senders are gone. After a failure it goes on emptying the queue, so that nobody waits for it.
     pub(crate) fn run(self) -> Result<Recorded, RecordError> {
-        let Recorder { writer, provider, shared, messages, live, give_up_after, secret } = self;
+        let Recorder { writer, provider, shared, messages, live, give_up_after, secret, target } = self;
         let mut desk = Desk {
-            health: HealthSampler::new(&shared),
+            health: HealthSampler::new(&shared, target),
             writer,
             provider,
             shared,

@@ -188,6 +188,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             live,
             give_up_after: self.config.give_up_after_failures,
             secret: self.config.secret.clone(),
+            target: self.checked.target.addr,
         };
         std::thread::Builder::new()
             .name("recorder".to_owned())

@@ -10,6 +10,7 @@ use tracewheel_record::manifest::ConnectionOutcome;
 use tracewheel_transport::TlsFacts;
 
 use crate::config::RecorderQueue;
+use crate::machine::ThreadTime;
 use crate::message::RecorderMessage;
 
 /// Why a run stopped itself.
@@ -81,6 +82,8 @@ pub(crate) struct Gauges {
     pub(crate) recorder_messages: AtomicI64,
     /// Bytes that they hold.
     pub(crate) recorder_bytes: AtomicI64,
+    /// Requests that were rendered after they were due while none waited ahead of them.
+    pub(crate) rendered_late: AtomicU64,
 }
 
 /// What all threads of a run share.
@@ -101,6 +104,8 @@ pub(crate) struct Shared {
     tls: Mutex<TlsSeen>,
     /// What the workers saw of their connections, each when it ends.
     connections: Mutex<ConnectionOutcome>,
+    /// The sending threads, and what those that ended had had of the CPUs.
+    senders: Mutex<Vec<(i32, Option<ThreadTime>)>>,
 }
 
 /// What was seen of TLS.
@@ -130,6 +135,7 @@ impl Shared {
             round_trips_ns: Mutex::new(Vec::new()),
             tls: Mutex::default(),
             connections: Mutex::default(),
+            senders: Mutex::default(),
         })
     }
 
@@ -217,6 +223,34 @@ impl Shared {
             moved: self.gauges.stale_connections.load(Ordering::Relaxed),
             ..seen
         }
+    }
+
+    /// Notes the calling thread as a sending one.
+    pub(crate) fn sender_begins(&self) {
+        let thread = nix::unistd::gettid().as_raw();
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner).push((thread, None));
+    }
+
+    /// Notes what the calling thread has had of the CPUs, before it ends and nobody can ask any more.
+    pub(crate) fn sender_ends(&self) {
+        let thread = nix::unistd::gettid().as_raw();
+        let time = ThreadTime::of(thread);
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = senders.iter_mut().find(|(number, _)| *number == thread) {
+            sender.1 = time;
+        }
+    }
+
+    /// What all sending threads together have had of the CPUs so far; `None` where the kernel does not tell of one.
+    pub(crate) fn sender_time(&self) -> Option<ThreadTime> {
+        let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        senders.into_iter().try_fold(ThreadTime::default(), |sum, (thread, ended)| {
+            let time = ended.or_else(|| ThreadTime::of(thread))?;
+            Some(ThreadTime {
+                cpu_ns: sum.cpu_ns + time.cpu_ns,
+                run_delay_ns: sum.run_delay_ns + time.run_delay_ns,
+            })
+        })
     }
 
     /// The handshakes noted, ascending.

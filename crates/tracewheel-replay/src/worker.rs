@@ -71,6 +71,8 @@ pub(crate) struct Rules {
     pub(crate) max_connections: usize,
     /// Connections that one worker can have before the process runs out of descriptors.
     pub(crate) descriptor_room: usize,
+    /// Only for tests: holds the thread up before each release.
+    pub(crate) test_stall_ns: Option<i64>,
 }
 
 /// What a worker is told to do.
@@ -201,7 +203,8 @@ struct Gauged {
 
 /// Runs a worker until its commands end.
 pub(crate) fn run(setup: Setup) {
-    let answers = setup.answers.clone();
+    let (answers, shared) = (setup.answers.clone(), Arc::clone(&setup.shared));
+    shared.sender_begins();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().event_interval(1).build();
     let outcome = runtime.and_then(|runtime| {
         // The worker bounds its own work between two looks at the reactor; tokio's budget would cut it at odd places.
@@ -211,6 +214,7 @@ pub(crate) fn run(setup: Setup) {
         // Nobody listens any more only when the run is over.
         let _unheard = answers.send(Answer::Failed { source });
     }
+    shared.sender_ends();
 }
 
 async fn serve(setup: Setup) -> io::Result<()> {

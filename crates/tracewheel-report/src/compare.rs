@@ -12,11 +12,18 @@ use crate::units::{NOTHING, count, duration, estimate, moment, number, ratio, sh
 /// Longest value of a difference that is shown whole.
 const VALUE_CHARS: usize = 60;
 
+/// What every table of a comparison carries in which a side is unfaithful.
+pub(crate) const UNFAITHFUL: &str = "unfaithful, forced";
+
 /// A comparison: what differs first, then the verdict, latencies, cache shares, streams, sending and warnings.
 pub fn comparison_text(c: &Comparison, style: Style) -> String {
     let baseline = side::label(&c.baseline);
+    let style = Style { notice: c.notice.as_ref().map(|_| UNFAITHFUL), ..style };
     let sides = [("replay", &c.replay), (baseline, &c.baseline)];
     let mut text = format!("replay {}\n{baseline} {}\n", c.replay.name, c.baseline.name);
+    if let Some(notice) = &c.notice {
+        text += &side::notice(notice, style);
+    }
     text += &environment(c, baseline, style);
     text += &side::warnings("Read before the numbers", &c.warnings, style);
     text += &title("Window and load", style);
@@ -28,7 +35,10 @@ pub fn comparison_text(c: &Comparison, style: Style) -> String {
     text += &side::cache(&c.cache, Some(baseline), style);
     text += &weighted(c, style);
     text += &side::streams(&sides, style);
-    text += &side::fidelity(&c.fidelity, style);
+    text += &side::fidelity(&c.fidelity, c.baseline_fidelity.as_ref().map(|_| "replay"), style);
+    if let Some(fidelity) = &c.baseline_fidelity {
+        text += &side::fidelity(fidelity, Some(baseline), style);
+    }
     text += &missing(c, baseline, style);
     text + &verdict(c, style)
 }

@@ -46,6 +46,9 @@ pub fn demo_text(bench: &Comparison, replay: &Comparison, style: Style) -> Strin
     text += &table(&["", "", "bench", "replay"], "llll", ratios, style);
     text += "\n";
     for (name, comparison) in [("bench", bench), ("replay", replay)] {
+        if let Some(notice) = &comparison.notice {
+            text += &side::notice(&format!("{name}: {notice}"), style);
+        }
         text += &paragraph(&format!("{name}: {}", conclusion(comparison)), 2, style);
     }
     text += &paragraph("∞: never answered; ?: too few requests to bound", 2, style);

@@ -1,12 +1,15 @@
 //! What every text says about a side, about the sending and about caution.
 
 use tracewheel_analysis::comparison::{
-    CacheBinReport, CacheBinSide, CacheReport, Fidelity, SideKind, SideReport, Warning,
+    CacheBinReport, CacheBinSide, CacheReport, Cause, Fidelity, FidelityCriteria, FidelityVerdict, Judged,
+    SideKind, SideReport, Warning,
 };
 
 use crate::style::Style;
 use crate::table::{paragraph, table, title};
-use crate::units::{NOTHING, count, duration, number, percentiles, quantile, share, wall_span};
+use crate::units::{
+    NOTHING, count, duration, duration_or_nothing, number, percentiles, quantile, share, wall_span,
+};
 
 /// What a side is called.
 pub(crate) fn label(side: &SideReport) -> &'static str {
@@ -88,7 +91,7 @@ pub(crate) fn streams(sides: &[(&str, &SideReport)], style: Style) -> String {
                 count(s.output_events),
                 if s.jitter.streams == 0 { NOTHING.to_owned() } else { jitter },
                 format!("{} in {}", count(s.stalls.stalls), count(s.stalls.streams)),
-                of_events(s.coalesced_events),
+                share(s.merged_share),
                 if side.stamps.logged > 0 { NOTHING.to_owned() } else { of_events(side.stamps.kernel) },
             ]
         })
@@ -100,26 +103,87 @@ pub(crate) fn streams(sides: &[(&str, &SideReport)], style: Style) -> String {
     title("Streams", style) + &table(&header, "lrrrrrr", rows, style)
 }
 
-/// How exactly the plan was sent.
-pub(crate) fn fidelity(f: &Fidelity, style: Style) -> String {
-    let judged = match f.faithful {
-        Some(true) => "; the schedule was kept",
-        Some(false) => "; the schedule was NOT kept",
-        None => "",
-    };
+/// How exactly the plan was sent: the verdict, what it rests on, the figures around it. `of` names the side where there
+/// are two.
+pub(crate) fn fidelity(f: &Fidelity, of: Option<&str>, style: Style) -> String {
+    let heading = of.map_or("Sending".to_owned(), |name| format!("Sending of the {name}"));
+    let mut text = title(&heading, style);
+    text += &fidelity_verdict(f, style);
     let sent = format!(
-        "{} of {} requests sent in {} attempts{judged}",
+        "{} of {} requests sent in {} attempts, {} unsent",
         count(f.sent),
         count(f.planned),
-        count(f.attempts_sent)
+        count(f.attempts_sent),
+        count(f.unsent)
     );
-    let mut text = title("Sending", style) + &paragraph(&sent, 2, style);
+    text += &paragraph(&sent, 2, style);
+    text += &table(
+        &["", "value", "faithful up to", "degraded up to", "verdict"],
+        "lrrrl",
+        criteria(&f.criteria),
+        style,
+    );
+    text += &causes(&f.causes, style);
     text +=
         &paragraph(&format!("lateness (first byte written - due): {}", percentiles(&f.lateness)), 2, style);
-    if f.gate_drift.n > 0 {
-        text += &paragraph(&format!("gate drift (due - planned): {}", percentiles(&f.gate_drift)), 2, style);
+    for (what, summary) in [
+        ("lateness of retries", &f.retry_lateness),
+        ("time to write a request", &f.write_time),
+        ("gate drift (due - planned)", &f.gate_drift),
+    ] {
+        if summary.n > 0 {
+            text += &paragraph(&format!("{what}: {}", percentiles(summary)), 2, style);
+        }
+    }
+    if let Some(ns) = f.stamp_uncertainty_ns {
+        let line = format!("kernel stamps on the run clock: within {} (stated uncertainty)", duration(ns));
+        text += &paragraph(&line, 2, style);
     }
     text
+}
+
+/// The verdict on the sending and why.
+fn fidelity_verdict(f: &Fidelity, style: Style) -> String {
+    let Some(verdict) = f.verdict else {
+        return paragraph(&format!("not judged: {}", f.reason), 2, style);
+    };
+    let plain = paragraph(&format!("{}: {}", verdict.as_str(), f.reason), 2, style);
+    plain.replacen(verdict.as_str(), &style.fidelity(verdict), 1)
+}
+
+fn criteria(c: &FidelityCriteria) -> Vec<Vec<String>> {
+    let word =
+        |verdict: Option<FidelityVerdict>| verdict.map_or("not judged", FidelityVerdict::as_str).to_owned();
+    let of_ns = |name: &str, j: &Judged<i64>| {
+        let edges = [j.degraded_above, j.unfaithful_above].map(duration);
+        let mut row = vec![name.to_owned(), duration_or_nothing(j.value)];
+        row.extend(edges);
+        row.push(word(j.verdict));
+        row
+    };
+    let unsent = &c.unsent_share;
+    let edges = [unsent.degraded_above, unsent.unfaithful_above].map(|edge| share(Some(edge)));
+    let mut last = vec!["unsent".to_owned(), share(unsent.value)];
+    last.extend(edges);
+    last.push(word(unsent.verdict));
+    vec![of_ns("lateness p99", &c.lateness_p99_ns), of_ns("distance of gaps", &c.gap_distance_ns), last]
+}
+
+/// What held requests up, with its evidence and its remedy.
+fn causes(list: &[Cause], style: Style) -> String {
+    let mut text = String::new();
+    for cause in list {
+        let name = cause.cause.as_str();
+        let told = format!("{name} ({} requests): {}; {}", count(cause.requests), cause.text, cause.remedy);
+        text += &paragraph(&format!("! {told}"), 2, style).replacen('!', &style.warning("!"), 1);
+    }
+    text
+}
+
+/// What must be read before anything else.
+pub(crate) fn notice(text: &str, style: Style) -> String {
+    let plain = paragraph(&format!("! {text}"), 2, style);
+    plain.replacen('!', &style.warning("!"), 1)
 }
 
 /// Warnings under a heading, one a paragraph; nothing when there are none.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use tracewheel_analysis::comparison::FidelityVerdict;
 use tracewheel_analysis::metric::Verdict;
 
 /// How text is to look.
@@ -13,12 +14,14 @@ pub struct Style {
     pub width: u16,
     /// Whether only ASCII may be used: the terminal shows nothing else.
     pub ascii: bool,
+    /// What every title carries, so that no table can be quoted without it.
+    pub notice: Option<&'static str>,
 }
 
 impl Default for Style {
     /// No colours, 100 columns, every sign.
     fn default() -> Self {
-        Self { color: false, width: 100, ascii: false }
+        Self { color: false, width: 100, ascii: false, notice: None }
     }
 }
 
@@ -59,6 +62,16 @@ impl Style {
     /// A verdict in its colour.
     pub(crate) fn verdict(self, verdict: Verdict) -> String {
         self.paint(verdict.as_str(), code(verdict))
+    }
+
+    /// A verdict on the sending in its colour.
+    pub(crate) fn fidelity(self, verdict: FidelityVerdict) -> String {
+        let code = match verdict {
+            FidelityVerdict::Faithful => "32",
+            FidelityVerdict::Degraded => "33",
+            FidelityVerdict::Unfaithful => "31",
+        };
+        self.paint(verdict.as_str(), code)
     }
 
     /// A finished table with the verdicts at the ends of its lines in their colours. Painting comes after the layout, so

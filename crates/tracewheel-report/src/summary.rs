@@ -23,7 +23,7 @@ pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
         text += &side::cache(&summary.cache, None, style);
         text += &side::streams(&sides, style);
     }
-    text += &side::fidelity(&summary.fidelity, style);
+    text += &side::fidelity(&summary.fidelity, None, style);
     text + &side::warnings("Warnings", &summary.warnings, style)
 }
 

@@ -90,7 +90,12 @@ fn broken(cell: &str, width: usize) -> Vec<String> {
 
 /// A title over what follows it, with an empty line before it.
 pub(crate) fn title(text: &str, style: Style) -> String {
-    format!("\n{}\n", style.bold(&style.signs(text)))
+    let text = style.signs(text);
+    let Some(notice) = style.notice.map(|notice| format!("[{notice}]")) else {
+        return format!("\n{}\n", style.bold(&text));
+    };
+    let fits = text.chars().count() + 1 + notice.chars().count() <= usize::from(style.width);
+    format!("\n{}{}{}\n", style.bold(&text), if fits { ' ' } else { '\n' }, style.warning(&notice))
 }
 
 /// Words broken into lines of the style's width; every line but the first is indented.
@@ -129,7 +134,7 @@ pub(crate) fn pairs(pairs: &[(&str, String)], style: Style) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Style = Style { color: false, width: 24, ascii: false };
+    const PLAIN: Style = Style { color: false, width: 24, ascii: false, notice: None };
 
     #[test]
     fn numbers_lie_to_the_right_and_lines_have_no_tail() {

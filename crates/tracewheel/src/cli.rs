@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use tracewheel_record::manifest::FidelityBounds;
 
 use crate::time::parse_ns;
 
@@ -179,6 +180,9 @@ pub(crate) struct InspectArgs {
     /// A timeline, or the folder of a run.
     #[arg(value_name = "TIMELINE|RUN")]
     pub(crate) input: PathBuf,
+    /// Bounds of the verdict on the sending, as `lateness_ceiling=20ms,unfaithful_factor=5`; what is not named stays as the run says.
+    #[arg(long, value_name = "BOUND=VALUE,...", value_delimiter = ',')]
+    pub(crate) fidelity: Vec<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -308,6 +312,15 @@ pub(crate) struct ReplayArgs {
     /// Sending threads.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) workers: Option<u16>,
+    /// Hold the sending thread up for so many milliseconds before each release: for tests of the verdict on the sending.
+    #[arg(long, value_name = "MS", hide = true)]
+    pub(crate) test_stall_ms: Option<u32>,
+    /// Bounds of the verdict on the sending, as `lateness_ceiling=20ms,unfaithful_factor=5`; what is not named stays as the scenario or the defaults say.
+    #[arg(long, value_name = "BOUND=VALUE,...", value_delimiter = ',')]
+    pub(crate) fidelity: Vec<String>,
+    /// The bounds of the scenario.
+    #[arg(skip)]
+    pub(crate) fidelity_of_scenario: Option<FidelityBounds>,
     /// Who answers for this run; goes into the manifest.
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
@@ -358,6 +371,12 @@ pub(crate) struct CompareArgs {
     /// Exit with code 12 when the data cannot give a verdict.
     #[arg(long)]
     pub(crate) require_verdict: bool,
+    /// Compare although a run is unfaithful to its schedule, which is refused otherwise; every table then says so.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Bounds of the verdict on the sending, as `lateness_ceiling=20ms,unfaithful_factor=5`; what is not named stays as the run says.
+    #[arg(long, value_name = "BOUND=VALUE,...", value_delimiter = ',')]
+    pub(crate) fidelity: Vec<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,6 @@
 //! What each command does, one file a command.
 
+pub(crate) mod bounds;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod demo;

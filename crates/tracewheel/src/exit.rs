@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Rejected = 20,
     /// The target could not be reached, or every request failed.
     Target = 30,
+    /// The generator was not faithful to the schedule.
+    Unfaithful = 31,
     /// A person interrupted the run; what was recorded is kept.
     Interrupted = 32,
     /// The output is not writable, or the disk is full.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use tracewheel_record::manifest::FidelityBounds;
 use tracewheel_record::redact;
 use tracewheel_replay::ReplayConfig;
 
@@ -39,6 +40,8 @@ struct Scenario {
     replay: Replay,
     #[serde(default)]
     record: Record,
+    #[serde(default)]
+    fidelity: Fidelity,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -77,6 +80,54 @@ struct Record {
     power_safe: Option<bool>,
     part_rows: Option<u32>,
     part_bytes: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Fidelity {
+    lateness_share: Option<f64>,
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
+    lateness_floor: Option<i64>,
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
+    lateness_ceiling: Option<i64>,
+    gap_distance_share: Option<f64>,
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
+    gap_distance_floor: Option<i64>,
+    #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
+    gap_distance_ceiling: Option<i64>,
+    unfaithful_factor: Option<f64>,
+    unsent_share: Option<f64>,
+}
+
+impl Fidelity {
+    /// The usual bounds with what the file says.
+    fn bounds(&self) -> FidelityBounds {
+        let usual = FidelityBounds::default();
+        FidelityBounds {
+            lateness_share: self.lateness_share.unwrap_or(usual.lateness_share),
+            lateness_floor_ns: self.lateness_floor.unwrap_or(usual.lateness_floor_ns),
+            lateness_ceiling_ns: self.lateness_ceiling.unwrap_or(usual.lateness_ceiling_ns),
+            gap_distance_share: self.gap_distance_share.unwrap_or(usual.gap_distance_share),
+            gap_distance_floor_ns: self.gap_distance_floor.unwrap_or(usual.gap_distance_floor_ns),
+            gap_distance_ceiling_ns: self.gap_distance_ceiling.unwrap_or(usual.gap_distance_ceiling_ns),
+            unfaithful_factor: self.unfaithful_factor.unwrap_or(usual.unfaithful_factor),
+            unsent_share: self.unsent_share.unwrap_or(usual.unsent_share),
+        }
+    }
+
+    /// All of them, for a file in which every default is filled in.
+    fn of(bounds: &FidelityBounds) -> Self {
+        Self {
+            lateness_share: Some(bounds.lateness_share),
+            lateness_floor: Some(bounds.lateness_floor_ns),
+            lateness_ceiling: Some(bounds.lateness_ceiling_ns),
+            gap_distance_share: Some(bounds.gap_distance_share),
+            gap_distance_floor: Some(bounds.gap_distance_floor_ns),
+            gap_distance_ceiling: Some(bounds.gap_distance_ceiling_ns),
+            unfaithful_factor: Some(bounds.unfaithful_factor),
+            unsent_share: Some(bounds.unsent_share),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -159,7 +210,7 @@ fn checked(file: &Scenario) -> Result<(), String> {
             choice.check(value).map_err(|why| format!("[{section}] {key}: {why}"))?;
         }
     }
-    Ok(())
+    file.fidelity.bounds().check().map_err(|why| format!("[fidelity] {why}"))
 }
 
 fn chosen(named: Option<&Path>) -> Option<PathBuf> {
@@ -203,6 +254,9 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         connection_use: args.connection_use.or(file.replay.connection_use),
         spare_connections: args.spare_connections.or(file.replay.spare_connections),
         workers: args.workers.or(file.replay.workers),
+        test_stall_ms: args.test_stall_ms,
+        fidelity: args.fidelity,
+        fidelity_of_scenario: Some(file.fidelity.bounds()),
         owner: args.owner.or(file.owner),
         output: args.output.or(file.runs.map(beside)),
         power_safe: args.power_safe || file.record.power_safe.unwrap_or(false),
@@ -261,6 +315,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             part_rows: Some(config.record.part_rows),
             part_bytes: Some(config.record.part_bytes),
         },
+        fidelity: Fidelity::of(&config.fidelity),
     };
     toml::to_string(&scenario).ok()
 }

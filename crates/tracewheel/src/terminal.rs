@@ -23,6 +23,7 @@ pub(crate) fn style(color: bool) -> Style {
             text("TERM").as_deref(),
             [text("LC_ALL").as_deref(), text("LC_CTYPE").as_deref(), text("LANG").as_deref()],
         ),
+        notice: None,
     }
 }
 

@@ -20,6 +20,8 @@ mod doctor;
 mod exit_codes;
 #[path = "whole/failures.rs"]
 mod failures;
+#[path = "whole/fidelity.rs"]
+mod fidelity;
 #[path = "whole/full_disk.rs"]
 mod full_disk;
 #[path = "whole/harness.rs"]

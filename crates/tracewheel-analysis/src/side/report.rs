@@ -128,6 +128,11 @@ pub struct StreamReport {
     pub output_events: u64,
     /// Output events that arrived in the same read as the one before: their gap is 0 and only an upper bound of the time.
     pub coalesced_events: u64,
+    /// Output events that share their read with another event, of whatever kind: all but the last of a read may have come
+    /// earlier than its stamp says.
+    pub merged_events: u64,
+    /// `merged_events` / `output_events`; null without output and for logged events.
+    pub merged_share: Option<f64>,
     /// Output events that carried their own count of tokens; each of the others is one token in ITL.
     pub counted_events: u64,
     /// Successful requests without any output event: they have no TTFT.

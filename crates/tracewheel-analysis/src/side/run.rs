@@ -11,7 +11,10 @@ use super::report::{Counts, SideKind};
 use super::streams::{OutputStream, StreamTally};
 use super::{Side, Source, load_level, throttled_status};
 use crate::error::{AnalysisError, Result};
-use crate::fidelity::{DurationSummary, Fidelity};
+use crate::fidelity::{
+    self, Departure, DurationSummary, Evidence, Fidelity, FidelityBounds, GapReport, HealthFigures, Scene,
+    Unsent,
+};
 use crate::metric::Metric;
 
 /// How many requests of each phase and status a run holds.
@@ -45,8 +48,8 @@ impl Cut {
     }
 }
 
-/// Reads the measured requests of a run.
-pub(crate) fn load(run: &Run, stall_ns: i64) -> Result<Side<'_>> {
+/// Reads the measured requests of a run; judges its sending by `bounds`, or by its own.
+pub(crate) fn load(run: &Run, stall_ns: i64, bounds: Option<FidelityBounds>) -> Result<Side<'_>> {
     let cut = Cut::of(run);
     let mut table = RequestTable::default();
     for record in run.requests()? {
@@ -68,8 +71,9 @@ pub(crate) fn load(run: &Run, stall_ns: i64) -> Result<Side<'_>> {
         attempts.add(&attempt?);
     }
     let mut fidelity = attempts.fidelity(&table.counts, table.gate_drift);
-    read_health(run, &mut fidelity)?;
-    fidelity.faithful = run.manifest().outcome.as_ref().and_then(|o| o.faithful);
+    let unsent = unsent(&table.counts, without_row, attempts.without_resource(&table.stuck), cut);
+    let health = read_health(run, &mut fidelity)?;
+    judge(&mut fidelity, run, bounds, Found { departures: &attempts.departures, health: &health, unsent });
     let mut side = Side::new(SideKind::Run, run.manifest().id.clone(), Source::Run(run), attempts.roster);
     side.set_streams(attempts.tally);
     side.report.counts = table.counts;
@@ -110,6 +114,8 @@ struct RequestTable {
     requests: Vec<Observed>,
     /// Requests whose answer is no stream of output.
     whole: HashSet<Key>,
+    /// Requests that failed because the generator had no connection for them.
+    stuck: HashSet<Key>,
     counts: Counts,
     phases: PhaseCounts,
     gate_drift: Vec<i64>,
@@ -138,6 +144,9 @@ impl RequestTable {
         if let Some(at) = record.trace_unix_ns {
             let (from, to) = self.trace.unwrap_or((at, at));
             self.trace = Some((from.min(at), to.max(at)));
+        }
+        if lacked_connection(record.reason) {
+            self.stuck.insert((record.row, record.copy));
         }
         if !is_streamed(record) {
             self.whole.insert((record.row, record.copy));
@@ -168,6 +177,11 @@ fn is_streamed(record: &RequestRecord) -> bool {
     record.strata.stream.unwrap_or(text) && text
 }
 
+/// Whether an attempt failed for want of what the generator's own machine or its limits did not give.
+fn lacked_connection(reason: Option<Reason>) -> bool {
+    matches!(reason, Some(Reason::LocalResources | Reason::LocalDescriptors | Reason::ConnectionLimit))
+}
+
 fn observed(record: &RequestRecord) -> Observed {
     Observed {
         key: (record.row, record.copy),
@@ -192,11 +206,10 @@ struct AttemptTable {
     whole: HashSet<Key>,
     tally: StreamTally,
     stream: OutputStream,
-    lateness: Vec<i64>,
+    departures: Vec<Departure>,
+    retry_lateness: Vec<i64>,
     body_tail: Vec<i64>,
     sent: u64,
-    /// First and last first byte of a first attempt.
-    written: Option<(i64, i64)>,
 }
 
 impl AttemptTable {
@@ -206,10 +219,10 @@ impl AttemptTable {
             whole,
             tally: StreamTally::new(stall_ns),
             stream: OutputStream::default(),
-            lateness: Vec::new(),
+            departures: Vec::new(),
+            retry_lateness: Vec::new(),
             body_tail: Vec::new(),
             sent: 0,
-            written: None,
         }
     }
 
@@ -221,9 +234,18 @@ impl AttemptTable {
             self.sent += 1;
             request.sent = true;
             if attempt.attempt == 1 {
-                self.lateness.push(written - attempt.due_ns);
-                let (from, to) = self.written.unwrap_or((written, written));
-                self.written = Some((from.min(written), to.max(written)));
+                self.departures.push(Departure {
+                    due_ns: attempt.due_ns,
+                    written_ns: written,
+                    released_ns: attempt.released_ns,
+                    write_ns: attempt.last_write_ns.map(|last| last - written),
+                    ready_ns: attempt
+                        .tls_ns
+                        .or(attempt.connected_ns)
+                        .filter(|_| attempt.connection_reused == Some(false)),
+                });
+            } else {
+                self.retry_lateness.push(written - attempt.due_ns);
             }
         }
         request.throttled |= throttled_status(attempt.http_status)
@@ -258,29 +280,89 @@ impl AttemptTable {
         }
     }
 
+    /// How many of these requests sent no byte in any attempt.
+    fn without_resource(&self, stuck: &HashSet<Key>) -> u64 {
+        self.roster.requests.iter().filter(|r| !r.sent && stuck.contains(&r.key)).count() as u64
+    }
+
     fn fidelity(&mut self, counts: &Counts, gate_drift: Vec<i64>) -> Fidelity {
-        let planned = self.roster.requests.first().zip(self.roster.requests.last());
+        let requests = &self.roster.requests;
+        let planned = requests.first().zip(requests.last());
         let planned_span = planned.map_or(0, |(first, last)| last.order_ns - first.order_ns);
-        let written_span = self.written.map_or(0, |(from, to)| to - from);
+        let of = |figure: fn(&Departure) -> i64| self.departures.iter().map(figure).collect::<Vec<i64>>();
+        let written = of(|d| d.written_ns);
+        let written_span =
+            written.iter().max().zip(written.iter().min()).map_or(0, |(last, first)| last - first);
         Fidelity {
             planned: counts.planned,
-            offered_per_second: load_level::per_second(self.roster.requests.len(), planned_span),
-            achieved_per_second: load_level::per_second(self.lateness.len(), written_span),
-            sent: self.roster.requests.iter().filter(|r| r.sent).count() as u64,
+            offered_per_second: load_level::per_second(requests.len(), planned_span),
+            achieved_per_second: load_level::per_second(written.len(), written_span),
+            sent: requests.iter().filter(|r| r.sent).count() as u64,
             attempts_sent: self.sent,
-            lateness: DurationSummary::of(std::mem::take(&mut self.lateness)),
+            lateness: DurationSummary::of(of(Departure::late_ns)),
+            retry_lateness: DurationSummary::of(std::mem::take(&mut self.retry_lateness)),
+            write_time: DurationSummary::of(self.departures.iter().filter_map(|d| d.write_ns).collect()),
+            gaps: GapReport::of(requests.iter().map(|r| r.start_ns).collect(), of(|d| d.due_ns), written),
             gate_drift: DurationSummary::of(gate_drift),
             ..Fidelity::default()
         }
     }
 }
 
-fn read_health(run: &Run, fidelity: &mut Fidelity) -> Result<()> {
+/// What the tables yield of the sending.
+struct Found<'a> {
+    departures: &'a [Departure],
+    health: &'a [HealthFigures],
+    unsent: Unsent,
+}
+
+/// The window's requests that never left, by what kept them.
+fn unsent(counts: &Counts, without_row: u64, stuck: u64, cut: Cut) -> Unsent {
+    let of = |reason: Reason| counts.reasons.get(reason.as_str()).copied().unwrap_or(0);
+    // Requests without a row have no reason: they are the rest of a plan that was broken off.
+    let aborted = of(Reason::RunAborted) + if cut.early { 0 } else { without_row };
+    // A turn has no due time when the one before it failed, which follows from an answer.
+    let limits = counts.unsent.saturating_sub(aborted + of(Reason::PreviousTurnFailed));
+    Unsent { aborted, stuck, limits }
+}
+
+/// Adds the verdict and its causes to the figures.
+fn judge(fidelity: &mut Fidelity, run: &Run, bounds: Option<FidelityBounds>, found: Found<'_>) {
+    let manifest = run.manifest();
+    fidelity.unsent = found.unsent.total();
+    fidelity.bounds = bounds.or(manifest.fidelity).unwrap_or_default();
+    let evidence = Evidence {
+        has_schedule: !manifest.plan.mode.as_deref().is_some_and(|mode| mode.starts_with("closed")),
+        planned: fidelity.planned,
+        unsent: fidelity.unsent,
+        lateness_p99_ns: fidelity.lateness.p99_ns,
+        gaps: fidelity.gaps,
+    };
+    (fidelity.criteria, fidelity.verdict, fidelity.reason) = fidelity::judge(&evidence, &fidelity.bounds);
+    let faithful_ns = fidelity.criteria.lateness_p99_ns.degraded_above;
+    fidelity.late = found.departures.iter().filter(|d| d.late_ns() > faithful_ns).count() as u64;
+    fidelity.causes = fidelity::find_causes(&Scene {
+        departures: found.departures,
+        health: found.health,
+        late_above_ns: fidelity.criteria.late_above_ns(),
+        limited: manifest.policy.connections.limit.is_some(),
+        // In a closed loop nothing is judged, and nothing needs a cause.
+        unsent: if evidence.has_schedule { found.unsent } else { Unsent::default() },
+        ended_by: manifest.outcome.as_ref().map_or(EndedBy::Unknown, |outcome| outcome.ended_by),
+    });
+}
+
+fn read_health(run: &Run, fidelity: &mut Fidelity) -> Result<Vec<HealthFigures>> {
+    let mut rows = Vec::new();
     for record in run.health()? {
         let record = record.map_err(AnalysisError::from)?;
         fidelity.loop_delay_max_ns = fidelity.loop_delay_max_ns.max(record.loop_delay_max_ns);
         fidelity.kernel_lag_max_ns = fidelity.kernel_lag_max_ns.max(record.kernel_lag_max_ns);
         fidelity.clock_steps += u64::from(record.clock_stepped == Some(true));
+        let half = record.clock_bracket_ns.map(|bracket| bracket / 2 + bracket % 2);
+        fidelity.stamp_uncertainty_ns = fidelity.stamp_uncertainty_ns.max(half);
+        rows.push(HealthFigures::from(&record));
     }
-    Ok(())
+    rows.sort_by_key(HealthFigures::at_ns);
+    Ok(rows)
 }

@@ -29,6 +29,7 @@ pub(crate) struct OutputStream {
     user: u64,
     logged: u64,
     coalesced: u64,
+    merged: u64,
 }
 
 impl OutputStream {
@@ -44,7 +45,11 @@ impl OutputStream {
         self.times.clear();
         self.tokens.clear();
         let mut last_read = None;
-        for event in attempt.events.iter().filter(|e| e.kind.is_output()) {
+        let beside = |at: usize| at.checked_sub(1).into_iter().chain([at + 1]);
+        for (place, event) in attempt.events.iter().enumerate().filter(|(_, e)| e.kind.is_output()) {
+            // Events stand in the order of the stream, so those of one read stand together.
+            let shared =
+                beside(place).filter_map(|at| attempt.events.get(at)).any(|other| other.read == event.read);
             let Some(read) = attempt.reads.get(event.read as usize) else { continue };
             let at = read.kernel_ns.unwrap_or(read.user_ns);
             let at = self.times.last().map_or(at, |before| at.max(*before));
@@ -54,6 +59,7 @@ impl OutputStream {
                 self.first_visible_ns = Some(at);
             }
             self.coalesced += u64::from(last_read == Some(event.read));
+            self.merged += u64::from(shared);
             last_read = Some(event.read);
             if read.kernel_ns.is_some() { self.kernel += 1 } else { self.user += 1 }
         }
@@ -151,6 +157,7 @@ impl StreamTally {
         self.report.streams += 1;
         self.report.output_events += stream.len() as u64;
         self.report.coalesced_events += stream.coalesced;
+        self.report.merged_events += stream.merged;
         self.report.counted_events += stream.tokens.iter().flatten().count() as u64;
         self.stamps.kernel += stream.kernel;
         self.stamps.user += stream.user;
@@ -172,6 +179,9 @@ impl StreamTally {
 
     pub(crate) fn finish(mut self) -> (StreamReport, StampShare) {
         self.jitter.sort_unstable_by(f64::total_cmp);
+        let (merged, all) = (self.report.merged_events, self.report.output_events);
+        // A log does not say what came in one read.
+        self.report.merged_share = (all > 0 && self.stamps.logged == 0).then(|| merged as f64 / all as f64);
         self.report.jitter = JitterSummary {
             streams: self.jitter.len() as u64,
             p50: nearest_rank_f64(&self.jitter, Percentile::P50),
@@ -242,6 +252,8 @@ mod tests {
         assert_eq!(s.times, [8, 20, 30]);
         assert_eq!(s.first_visible_ns(), Some(20));
         assert_eq!((s.kernel, s.user, s.coalesced), (2, 1, 0));
+        // The first two came beside a structure event and a heartbeat, the third alone.
+        assert_eq!(s.merged, 2);
         assert_eq!(s.gaps().collect::<Vec<_>>(), [12, 10]);
     }
 
@@ -252,7 +264,7 @@ mod tests {
             &[(0, EventKind::Text, None), (1, EventKind::Text, None), (1, EventKind::Text, None)],
         );
         assert_eq!(s.gaps().collect::<Vec<_>>(), [40, 0]);
-        assert_eq!(s.coalesced, 1);
+        assert_eq!((s.coalesced, s.merged), (1, 2));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use tempfile::tempdir;
+use tracewheel_analysis::comparison::CauseKind;
 use tracewheel_analysis::interval::{BoundIs, INTERVAL_METHOD};
 use tracewheel_analysis::metric::{Metric, Population, Verdict};
 use tracewheel_analysis::quantile::QUANTILE_METHOD;
@@ -54,8 +55,10 @@ fn full() -> [Value; 2] {
     let exchanges: Vec<_> = (0..30u64)
         .map(|row| {
             let due = row as i64 * 100;
-            let (mut record, attempts) = answered(row, due, &[due + 20, due + 25]);
+            let (mut record, mut attempts) = answered(row, due, &[due + 20, due + 25]);
             (record.cached_tokens, record.cached_tokens_source) = (Some(10), Some(Source::Reported));
+            // Late, so that there is a cause to name.
+            attempts[0].first_write_ns = attempts[0].first_write_ns.map(|at| at + 15 * MS);
             (record, attempts)
         })
         .collect();
@@ -65,6 +68,7 @@ fn full() -> [Value; 2] {
     let r = run(dir.path(), m, &exchanges);
     let comparison = compare(&r, Baseline::Timeline(&t), &CompareOptions::default()).unwrap();
     assert!(!comparison.environment.differences.is_empty() && !comparison.missing.is_empty());
+    assert!(!comparison.fidelity.causes.is_empty());
     [serde_json::to_value(comparison).unwrap(), serde_json::to_value(inspect_run(&r).unwrap()).unwrap()]
 }
 
@@ -88,6 +92,7 @@ fn every_word_of_the_analysis_stands_in_the_reference() {
     for bound in [BoundIs::Value, BoundIs::Infinite, BoundIs::Unbounded] {
         words.push(word(serde_json::to_value(bound).unwrap()));
     }
+    words.extend(CauseKind::ALL.iter().map(|cause| word(serde_json::to_value(cause).unwrap())));
     words.extend([QUANTILE_METHOD, RATIO_METHOD].map(str::to_owned));
     assert_eq!(undocumented(&format!("{METRICS}{JSON}"), words), Vec::<String>::new());
     assert!(METRICS.contains("order statistics") && INTERVAL_METHOD.starts_with("order_statistics"));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "tests")]
 
 mod documentation;
+mod fidelity;
 mod fixture;
 mod production;
 mod runs;

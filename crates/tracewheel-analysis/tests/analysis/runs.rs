@@ -1,7 +1,7 @@
 //! A run by itself, and a run against a run.
 
 use tempfile::tempdir;
-use tracewheel_analysis::comparison::{BoundIs, Counts, Matching};
+use tracewheel_analysis::comparison::{BoundIs, Counts, FidelityBounds, FidelityVerdict, Matching};
 use tracewheel_analysis::metric::{Metric, Population, Verdict};
 use tracewheel_analysis::quantile::Percentile;
 use tracewheel_analysis::{
@@ -283,12 +283,26 @@ fn a_generator_that_was_late_proves_nothing() {
     let dir = tempdir().unwrap();
     let base = wandering(dir.path(), 10);
     let t = timeline(dir.path(), "late.parquet", &[produced(0, 50, 90)]);
-    let mut m = manifest(&t);
-    m.outcome.as_mut().unwrap().faithful = Some(false);
-    let late = run(dir.path(), m, &[answered(0, 0, &[900])]);
-    let c = compare(&late, Baseline::Run(&base), &CompareOptions::default()).unwrap();
-    assert_eq!(c.verdict, Verdict::CannotTell);
+    let (record, mut attempts) = answered(0, 0, &[900]);
+    // A single request may be 10 ms late, and 30 ms before nothing can be said.
+    attempts[0].first_write_ns = Some(30 * MS + 1);
+    let late = run(dir.path(), manifest(&t), &[(record, attempts)]);
+    let options = CompareOptions::default();
+    let c = compare(&late, Baseline::Run(&base), &options).unwrap();
+    assert_eq!((c.fidelity.verdict, c.verdict), (Some(FidelityVerdict::Unfaithful), Verdict::CannotTell));
+    assert!(c.notice.unwrap().starts_with("the replay is unfaithful"));
     assert!(c.verdict_reason.contains("schedule"));
+    assert!(c.warnings.iter().any(|w| w.code == "not_faithful"));
+    let base_too =
+        compare(&base, Baseline::Run(&late), &CompareOptions { match_rows: false, ..options.clone() });
+    let base_too = base_too.unwrap();
+    assert_eq!(base_too.verdict, Verdict::CannotTell);
+    assert!(base_too.notice.unwrap().starts_with("the baseline is unfaithful"));
+    let wide = FidelityBounds { unfaithful_factor: 4.0, ..FidelityBounds::default() };
+    let c =
+        compare(&late, Baseline::Run(&base), &CompareOptions { fidelity: Some(wide), ..options }).unwrap();
+    assert_eq!((c.fidelity.verdict, c.notice), (Some(FidelityVerdict::Degraded), None));
+    assert!(c.warnings.iter().any(|w| w.code == "degraded"));
 }
 
 #[test]

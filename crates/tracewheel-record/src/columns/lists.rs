@@ -1,4 +1,5 @@
-//! The two lists of an attempt: reads and events. Never null; an attempt without an answer has empty lists.
+//! Lists: the reads and events of an attempt, never null (an attempt without an answer has empty lists); counts of a
+//! histogram, null where unknown.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use crate::rows::{EventRow, ReadStampRow};
 pub(crate) struct Reads;
 /// `list<struct<read, kind, tokens?, bytes, choice>>`.
 pub(crate) struct Events;
+
+/// `list<u32>?` of a fixed number of counts.
+pub(crate) struct OptCounts<const N: usize>;
 
 fn read_fields() -> Fields {
     Fields::from(vec![
@@ -243,5 +247,49 @@ impl Column for Events {
     }
     fn absent() -> Option<Self::Value> {
         Some(Vec::new())
+    }
+}
+
+fn count_element() -> Arc<Field> {
+    Arc::new(Field::new("element", DataType::UInt32, false))
+}
+
+impl<const N: usize> Column for OptCounts<N> {
+    type Value = Option<[u32; N]>;
+    type Builder = ListBuilder<UInt32Builder>;
+    type Cells = (ListArray, UInt32Array);
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::List(count_element())
+    }
+    fn builder() -> Self::Builder {
+        ListBuilder::new(UInt32Builder::new()).with_field(count_element())
+    }
+    fn push(value: &Self::Value, builder: &mut Self::Builder) -> usize {
+        if let Some(counts) = value {
+            builder.values().append_slice(counts);
+        }
+        builder.append(value.is_some());
+        4 + value.map_or(0, |_| 4 * N)
+    }
+    fn finish(builder: &mut Self::Builder) -> ArrayRef {
+        Arc::new(builder.finish())
+    }
+    fn bind(array: &ArrayRef) -> Option<Self::Cells> {
+        let list = array.as_list_opt::<i32>()?.clone();
+        let counts = list.values().as_primitive_opt::<UInt32Type>()?.clone();
+        (counts.null_count() == 0).then_some((list, counts))
+    }
+    fn cell((list, counts): &Self::Cells, index: usize) -> Result<Self::Value, BadCell> {
+        if list.is_null(index) {
+            return Ok(None);
+        }
+        // Counts of other bounds than ours say nothing to us.
+        let cell: Vec<u32> = range(list, index)?.map(|at| counts.value(at)).collect();
+        Ok(cell.try_into().ok())
+    }
+    fn absent() -> Option<Self::Value> {
+        Some(None)
     }
 }

@@ -4,8 +4,10 @@ use arrow_array::types::{Float64Type, Int64Type, UInt16Type, UInt32Type, UInt64T
 use tracewheel_timeline::vocab::{AttemptStatus, Operation, Phase, Protocol, Reason, RequestStatus, Source};
 
 use super::table::table;
-use super::{Events, Flag, Name, Num, OptFlag, OptName, OptNum, OptWord, Reads, Tags, Text, Word};
-use crate::rows::{AttemptRecord, HealthRecord, ReleaseRecord, RequestRecord, ServerRecord};
+use super::{Events, Flag, Name, Num, OptCounts, OptFlag, OptName, OptNum, OptWord, Reads, Tags, Text, Word};
+use crate::rows::{
+    AttemptRecord, HealthRecord, LATENESS_BUCKETS, ReleaseRecord, RequestRecord, ServerRecord,
+};
 
 table!(
     RequestRecord, "requests", RequestBuilders, RequestView {
@@ -120,6 +122,14 @@ table!(
         clock_offset_ns: OptNum<Int64Type>,
         clock_bracket_ns: OptNum<Int64Type>,
         clock_stepped: OptFlag,
+        lateness_counts: OptCounts<LATENESS_BUCKETS>,
+        rendered_late: OptNum<UInt32Type>,
+        send_cpu_ns: OptNum<Int64Type>,
+        send_run_delay_ns: OptNum<Int64Type>,
+        machine_capacity_ns: OptNum<Int64Type>,
+        cpu_pressure_ns: OptNum<Int64Type>,
+        cpu_throttled_ns: OptNum<Int64Type>,
+        cpu_throttled_periods: OptNum<UInt32Type>,
     }
 );
 

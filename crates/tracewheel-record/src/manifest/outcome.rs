@@ -32,8 +32,6 @@ pub struct OutcomeSection {
     pub in_flight: Option<DistributionSection>,
     /// What was seen of the connections, and learned of how long the target keeps them.
     pub connections: Option<ConnectionOutcome>,
-    /// Whether the generator kept the schedule, as the replay judged it.
-    pub faithful: Option<bool>,
 }
 
 /// What became of a run's connections, and what was learned of how long the target keeps them.

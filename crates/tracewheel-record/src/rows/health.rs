@@ -43,7 +43,7 @@ pub struct HealthRecord {
     pub wheel_queue: Option<u32>,
     /// Messages waiting for the recorder.
     pub recorder_queue: Option<u32>,
-    /// Bytes received by the kernel and not yet read.
+    /// Bytes received by the kernel and not yet read, over this machine's connections to the target's address.
     pub socket_backlog_bytes: Option<i64>,
     /// Requests in flight.
     pub in_flight: Option<u32>,
@@ -57,6 +57,37 @@ pub struct HealthRecord {
     pub clock_bracket_ns: Option<i64>,
     /// Whether wall time stepped since the row before: kernel stamps across a step are void.
     pub clock_stepped: Option<bool>,
+    /// Histogram of first byte written − due, over the attempts first written in the second: [`LATENESS_BUCKETS`] counts.
+    /// Count 0 is of what lies below 1,024 ns, count `i` of what lies from 2^(9+i) ns up to 2^(10+i) ns, the last one of all
+    /// from 2^32 ns (4.3 s) on.
+    pub lateness_counts: Option<[u32; LATENESS_BUCKETS]>,
+    /// Requests that were rendered only after they were due, while none waited that had been rendered before.
+    pub rendered_late: Option<u32>,
+    /// CPU time of the sending threads in the second, summed.
+    pub send_cpu_ns: Option<i64>,
+    /// Time in the second for which the sending threads could have run and waited for a CPU (the run queue), summed.
+    pub send_run_delay_ns: Option<i64>,
+    /// Time that all cores of the machine had in the second: busy, idle, waiting for disks and stolen.
+    pub machine_capacity_ns: Option<i64>,
+    /// Time in the second for which some task waited for a CPU: pressure (PSI) of the process's own cgroup (v2), else of
+    /// the machine.
+    pub cpu_pressure_ns: Option<i64>,
+    /// Time in the second for which the process's own cgroup (v2) was held back because its CPU quota was used up.
+    pub cpu_throttled_ns: Option<i64>,
+    /// Periods in which that happened.
+    pub cpu_throttled_periods: Option<u32>,
+}
+
+/// Counts of a lateness histogram.
+pub const LATENESS_BUCKETS: usize = 24;
+
+/// The count of [`HealthRecord::lateness_counts`] that a lateness falls into.
+pub const fn lateness_bucket(late_ns: i64) -> usize {
+    if late_ns < 1 << 10 {
+        return 0;
+    }
+    let bucket = late_ns.ilog2() as usize - 9;
+    if bucket < LATENESS_BUCKETS { bucket } else { LATENESS_BUCKETS - 1 }
 }
 
 /// One sample of one metric scraped from the target.
@@ -72,4 +103,27 @@ pub struct ServerRecord {
     pub labels: Option<Arc<str>>,
     /// Its value.
     pub value: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_of_the_histogram_covers_a_doubling() {
+        for (late_ns, bucket) in [
+            (i64::MIN, 0),
+            (-5, 0),
+            (1_023, 0),
+            (1_024, 1),
+            (2_047, 1),
+            (2_048, 2),
+            (1_000_000, 10),
+            ((1 << 32) - 1, 22),
+            (1 << 32, 23),
+            (i64::MAX, 23),
+        ] {
+            assert_eq!(lateness_bucket(late_ns), bucket, "{late_ns}");
+        }
+    }
 }

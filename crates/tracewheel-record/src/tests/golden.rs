@@ -93,6 +93,7 @@ pub(super) fn manifest() -> Manifest {
             version: text("1.0"),
             text: text("[target]\nurl = \"http://127.0.0.1:8000\"\n"),
         },
+        fidelity: Some(FidelityBounds::default()),
         warnings: vec!["the kernel gave no stamps for 1 read".to_owned()],
         outcome: Some(outcome()),
         other: Default::default(),
@@ -125,7 +126,6 @@ fn outcome() -> OutcomeSection {
             answers_limit: Some(100),
             answers_limit_from: Some(AnswersLimitFrom::Announced),
         }),
-        faithful: Some(true),
     }
 }
 
@@ -383,6 +383,7 @@ fn without_later_fields(manifest: &mut Manifest) {
     manifest.target.resolve_ns = None;
     manifest.policy.connections.spares = None;
     manifest.outcome.as_mut().unwrap().connections = None;
+    manifest.fidelity = None;
     if let Some(tls) = &mut manifest.tls {
         *tls = TlsSection {
             version: tls.version.take(),

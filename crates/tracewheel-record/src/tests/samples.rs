@@ -217,6 +217,14 @@ impl Dice {
             clock_offset_ns: self.maybe(Self::i64),
             clock_bracket_ns: self.maybe(Self::i64),
             clock_stepped: self.maybe(Self::bool),
+            lateness_counts: self.maybe(|dice| std::array::from_fn(|_| dice.u32())),
+            rendered_late: self.maybe(Self::u32),
+            send_cpu_ns: self.maybe(Self::i64),
+            send_run_delay_ns: self.maybe(Self::i64),
+            machine_capacity_ns: self.maybe(Self::i64),
+            cpu_pressure_ns: self.maybe(Self::i64),
+            cpu_throttled_ns: self.maybe(Self::i64),
+            cpu_throttled_periods: self.maybe(Self::u32),
         }
     }
 

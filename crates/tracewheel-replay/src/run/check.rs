@@ -191,6 +191,7 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32, descriptors: Option<u64
     // What waits for the recorder is held too: half of its queue, so that a flooding target never looks like a slow disk.
     let held = config.max_held_bytes.min(config.recorder_queue.bytes / 2);
     Rules {
+        test_stall_ns: config.test_stall_ns,
         retry: config.retry.clone(),
         seed,
         request_timeout_ns: config.request_timeout_ns,

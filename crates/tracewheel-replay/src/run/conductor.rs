@@ -14,7 +14,6 @@ use tracewheel_timeline::vocab::Operation;
 use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, WorkloadError};
 
-use crate::config::SECOND_NS;
 use crate::histogram::quantiles;
 use crate::manifest::{complete, per_second, primes};
 use crate::message::ReadyRequest;
@@ -444,12 +443,6 @@ fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
             None => "before its first measured request".to_owned(),
         };
         warnings.push(format!("the run was stopped {when}: its window ends there"));
-    }
-    if let Some(p99) = report.lateness.p99_ns.filter(|p99| *p99 > SECOND_NS / 200) {
-        warnings.push(format!(
-            "the generator was late: p99 of lateness is {:.1} ms; give it more CPU or a lower speed",
-            p99 as f64 / 1e6
-        ));
     }
     if local_failures > 0 {
         warnings.push(format!(

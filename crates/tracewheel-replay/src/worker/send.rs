@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use http::{HeaderName, HeaderValue, header};
-use tracewheel_clock::{Clock, RunNs};
+use tracewheel_clock::{Clock, RunNs, blocking};
 use tracewheel_record::ReleaseRecord;
 use tracewheel_transport::PreparedRequest;
 
@@ -126,6 +126,9 @@ impl Worker {
 
     /// The wheel fired: the request leaves, or as soon as its connection stands.
     pub(super) fn release(&mut self, number: u32) {
+        if let Some(ns) = self.rules.test_stall_ns {
+            blocking::sleep(ns);
+        }
         let now = self.shared.clock.now().0;
         let release = self.flights.get(number).release(now);
         if let Err(error) = self.departures.note(&release) {

@@ -42,7 +42,7 @@ const INGEST: Groups = &[
     ("Result", &["output", "max_rejects", "rejects", "json"]),
 ];
 
-const INSPECT: Groups = &[("Result", &["json"])];
+const INSPECT: Groups = &[("Result", &["fidelity", "json"])];
 
 const MOCK: Groups = &[
     ("Endpoint", &["listen", "config", "seed"]),
@@ -81,13 +81,16 @@ const REPLAY: Groups = &[
             "connection_use",
             "spare_connections",
             "workers",
+            "test_stall_ms",
         ],
     ),
-    ("Result", &["output", "owner", "power_safe", "json"]),
+    ("Result", &["output", "owner", "power_safe", "fidelity", "json"]),
 ];
 
-const COMPARE: Groups =
-    &[("Comparison", &["baseline", "tolerance", "require_verdict"]), ("Result", &["json"])];
+const COMPARE: Groups = &[
+    ("Comparison", &["baseline", "tolerance", "require_verdict", "fidelity", "force"]),
+    ("Result", &["json"]),
+];
 
 const DOCTOR: Groups = &[("What is measured", &["rates", "seconds", "dir"]), ("Result", &["json"])];
 

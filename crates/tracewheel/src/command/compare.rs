@@ -6,14 +6,24 @@ use tracewheel_analysis::comparison::{Comparison, Verdict};
 use tracewheel_analysis::{Baseline, CompareOptions};
 
 use crate::cli::CompareArgs;
-use crate::command::{inputs, recover};
+use crate::command::{bounds, inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
 /// Prints the comparison; the exit code is its verdict.
 pub(crate) fn run(args: &CompareArgs, output: &Output) -> Result<Exit, Failure> {
-    let options = CompareOptions { tolerance: args.tolerance, ..CompareOptions::default() };
+    let fidelity = if args.fidelity.is_empty() {
+        None
+    } else {
+        // One yardstick for both sides: the run's own, with the changes.
+        let own = inputs::run_beside(&args.run, &args.baseline)?.manifest().fidelity;
+        Some(bounds::changed(own.unwrap_or_default(), &args.fidelity)?)
+    };
+    let options = CompareOptions { tolerance: args.tolerance, fidelity, ..CompareOptions::default() };
     let comparison = compare(&args.run, &args.baseline, &options)?;
+    if let Some(notice) = comparison.notice.as_deref().filter(|_| !args.force) {
+        return Err(refused(args, &comparison, notice));
+    }
     if args.json {
         output.json(&comparison)?;
     } else {
@@ -24,6 +34,22 @@ pub(crate) fn run(args: &CompareArgs, output: &Output) -> Result<Exit, Failure> 
         Verdict::CannotTell if args.require_verdict => Exit::CannotTell,
         Verdict::Agree | Verdict::Faster | Verdict::CannotTell => Exit::Done,
     })
+}
+
+/// Why nothing is compared, and what can be done about it.
+fn refused(args: &CompareArgs, comparison: &Comparison, notice: &str) -> Failure {
+    let late = if comparison.fidelity.is_unfaithful() { &args.run } else { &args.baseline };
+    let reasons = [Some(&comparison.fidelity), comparison.baseline_fidelity.as_ref()].into_iter().flatten();
+    let reasons: Vec<&str> = reasons.filter(|f| f.is_unfaithful()).map(|f| f.reason.as_str()).collect();
+    let run = recover::quoted(late);
+    Failure::new(
+        Exit::Unfaithful,
+        anyhow::anyhow!(
+            "nothing is compared: {notice} ({}); `tracewheel inspect {run}` shows figures, bounds and causes; replay again on a \
+             machine that keeps the schedule, or give --force to compare all the same",
+            reasons.join("; ")
+        ),
+    )
 }
 
 /// Compares a run with a timeline or with another run, whichever `baseline` is.

@@ -1,17 +1,21 @@
 //! `tracewheel inspect`
 
+use tracewheel_analysis::SummaryOptions;
 use tracewheel_timeline::TimelineStats;
 
 use crate::cli::InspectArgs;
-use crate::command::{inputs, recover, replay};
+use crate::command::{bounds, inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 
 /// Prints what a timeline or a run holds.
 pub(crate) fn run(args: &InspectArgs, output: &Output) -> Result<Exit, Failure> {
     if args.input.is_dir() {
-        recover::open_closed(&args.input)?;
-        let summary = replay::summary(&args.input).or_exit(Exit::Usage)?;
+        let run = recover::open_closed(&args.input)?;
+        let own = run.manifest().fidelity.unwrap_or_default();
+        let fidelity = Some(bounds::changed(own, &args.fidelity)?);
+        let options = SummaryOptions { fidelity, ..SummaryOptions::default() };
+        let summary = tracewheel_analysis::summarise(&run, &options).or_exit(Exit::Usage)?;
         if args.json {
             output.json(&summary)?;
         } else {

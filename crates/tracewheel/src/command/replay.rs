@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use tracewheel_analysis::comparison::{Fidelity, FidelityVerdict};
 use tracewheel_analysis::{ReplaySummary, SummaryOptions};
 use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_record::Run;
@@ -16,7 +17,7 @@ use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window
 
 use crate::choice::choice;
 use crate::cli::ReplayArgs;
-use crate::command::{inputs, recover};
+use crate::command::{bounds, inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
 use crate::waiting::while_showing;
@@ -56,16 +57,27 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         }
         Err(error) => return Err(Failure::new(Exit::Internal, error)),
     };
+    let verdict = summary.fidelity.verdict;
+    // What a person or the target brought about comes first: that the plan was not sent then follows from it.
+    let exit = match (exit, verdict) {
+        (Exit::Done, Some(FidelityVerdict::Unfaithful)) => Exit::Unfaithful,
+        (exit, _) => exit,
+    };
+    let late = told_fidelity(&summary.fidelity);
     if args.json {
         output.json(&ReplayDocument::new(&report, summary, exit))?;
     } else {
         output.data(&tracewheel_report::summary_text(&summary, output.style()))?;
+    }
+    if let Some(late) = late {
+        output.note(&late);
     }
     if exit == Exit::Target {
         output.note(&format!("error: {}", why_in_vain(&report)));
     } else if stopped {
         output.note(&told_stop(&report));
     } else if !args.json
+        && exit == Exit::Done
         && let Some(timeline) = &args.timeline
     {
         let (run, timeline) = (report.run_dir.display(), timeline.display());
@@ -94,6 +106,25 @@ fn told_connections(life: &ConnectionOutcome) -> Option<String> {
         "connections: {target}{} opened, {} retired before the target closed them, {} attempts were due before theirs stood",
         life.opened, life.retired, life.connected_at_send
     ))
+}
+
+/// What is wrong with the sending, for the person at the terminal; `None` where nothing is.
+fn told_fidelity(fidelity: &Fidelity) -> Option<String> {
+    // The most frequent cause is the one to mend first; all of them stand in the summary.
+    let cause = fidelity.causes.first();
+    let cause =
+        cause.map_or(String::new(), |c| format!("; {}: {} -- {}", c.cause.as_str(), c.text, c.remedy));
+    let why = format!("{}{cause}", fidelity.reason);
+    match fidelity.verdict? {
+        FidelityVerdict::Faithful => None,
+        FidelityVerdict::Degraded => {
+            Some(format!("warning: the schedule was kept less exactly than asked: {why}"))
+        }
+        FidelityVerdict::Unfaithful => Some(format!(
+            "error: this run is not faithful to its schedule, its latencies are partly the generator's own, and `compare` refuses \
+             it: {why}"
+        )),
+    }
 }
 
 /// What a signal brings about, for the person who gave it.
@@ -318,6 +349,8 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
         })?;
         config.connection_use = connection_use;
     }
+    config.test_stall_ns = args.test_stall_ms.map(|ms| i64::from(ms) * 1_000_000);
+    config.fidelity = bounds::changed(args.fidelity_of_scenario.unwrap_or_default(), &args.fidelity)?;
     Ok(config)
 }
 

@@ -33,9 +33,14 @@ impl Place {
         path
     }
 
+    /// The binary with these arguments. A replay is judged by bounds that a busy machine keeps too, unless `--fidelity` says
+    /// by which: how exactly this machine sends decides no test.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tracewheel"));
         command.current_dir(self.folder.path()).env("XDG_CONFIG_HOME", self.path("config")).args(args);
+        if args.contains(&"replay") && !args.contains(&"--fidelity") && !args.contains(&"--help") {
+            command.args(["--fidelity", WIDE]);
+        }
         command
     }
 
@@ -130,6 +135,14 @@ impl Drop for MockProcess {
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// Bounds of the fidelity verdict that every machine keeps.
+pub(crate) const WIDE: &str =
+    "lateness_ceiling=1h,lateness_floor=1h,gap_distance_ceiling=1h,gap_distance_floor=1h";
+
+/// The same as a scenario.
+pub(crate) const WIDE_SCENARIO: &str = "version = 1\n[fidelity]\nlateness_ceiling = \"1h\"\nlateness_floor = \"1h\"\n\
+    gap_distance_ceiling = \"1h\"\ngap_distance_floor = \"1h\"\n";
 
 /// An endpoint so quick that tests are short: 2 ms a step, 2 µs a prompt token.
 pub(crate) const QUICK: &str =

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Place, fixture, text};
+use crate::harness::{Place, WIDE_SCENARIO, fixture, text};
 
 /// Runs a script of bash in the place, with the binary on its path; stdout and stderr.
 fn bash(place: &Place, script: &[&str]) -> (String, String) {
@@ -28,6 +28,8 @@ fn bash(place: &Place, script: &[&str]) -> (String, String) {
 fn the_first_replay_of_the_examples_runs_to_its_end() {
     let place = Place::new();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/first-replay.sh");
+    std::fs::create_dir(place.path("walk")).unwrap();
+    place.write("walk/tracewheel.toml", WIDE_SCENARIO);
     let (out, _) = bash(&place, &[script.to_str().unwrap(), place.path("walk").to_str().unwrap()]);
     for part in ["== 1.", "== 2.", "== 3.", "== 4.", "verdict", "ttft"] {
         assert!(out.contains(part), "{part} is missing: {out}");
@@ -62,6 +64,7 @@ fn page_as_script(page: &str, port: u16) -> String {
 fn the_commands_of_the_getting_started_page_work_as_they_stand() {
     let place = Place::new();
     symlink(fixture("").canonicalize().unwrap(), place.path("fixtures")).unwrap();
+    place.write("tracewheel.toml", WIDE_SCENARIO);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = page_as_script(include_str!("../../../../docs/getting-started.md"), port);
     assert!(script.matches("\ntracewheel ").count() >= 9, "{script}");
