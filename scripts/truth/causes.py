@@ -66,10 +66,11 @@ def of_row(row, behind):
     lost = [(row[FIGURES[word]], word) for word in ("cpu_throttled", "cpu_steal", "cpu_run_delay") if explains(FIGURES[word])]
     if lost:
         return max(lost, key=lambda pair: pair[0])[1]
-    if explains("cpu_pressure_ns"):
+    blind = row["send_run_delay_ns"] is None
+    if blind and explains("cpu_pressure_ns"):
         return "cpu_pressure"
     busy, capacity = row["machine_busy_ns"], row["machine_capacity_ns"]
-    if busy is not None and capacity and busy + (row["steal_ns"] or 0) >= 0.9 * capacity:
+    if blind and busy is not None and capacity and busy + (row["steal_ns"] or 0) >= 0.9 * capacity:
         return "cpu_busy"
     return "clock_step" if row["clock_stepped"] else "sending_thread"
 

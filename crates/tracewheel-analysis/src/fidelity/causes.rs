@@ -224,9 +224,11 @@ impl HealthFigures {
         let used = self.busy_ns.zip(self.capacity_ns).map(|(busy, capacity)| {
             (busy + self.steal_ns.unwrap_or(0)) as f64 >= BUSY_SHARE * capacity as f64 && capacity > 0
         });
-        if explains(self.pressure_ns).is_some() {
+        // Where it is known for how long the senders waited for a CPU, that others waited or worked explains nothing.
+        let blind = self.run_delay_ns.is_none();
+        if blind && explains(self.pressure_ns).is_some() {
             CauseKind::CpuPressure
-        } else if used == Some(true) {
+        } else if blind && used == Some(true) {
             CauseKind::CpuBusy
         } else if self.stepped {
             CauseKind::ClockStep
@@ -518,8 +520,13 @@ mod tests {
                 CauseKind::CpuSteal,
             ),
             (HealthFigures { run_delay_ns: Some(20 * MS), ..row(0) }, CauseKind::CpuRunDelay),
-            (HealthFigures { pressure_ns: Some(10 * MS), ..row(0) }, CauseKind::CpuPressure),
-            (HealthFigures { busy_ns: Some(1_800 * MS), ..row(0) }, CauseKind::CpuBusy),
+            (
+                HealthFigures { run_delay_ns: None, pressure_ns: Some(10 * MS), ..row(0) },
+                CauseKind::CpuPressure,
+            ),
+            (HealthFigures { pressure_ns: Some(10 * MS), ..row(0) }, CauseKind::SendingThread),
+            (HealthFigures { run_delay_ns: None, busy_ns: Some(1_800 * MS), ..row(0) }, CauseKind::CpuBusy),
+            (HealthFigures { busy_ns: Some(1_800 * MS), ..row(0) }, CauseKind::SendingThread),
             (HealthFigures { stepped: true, ..row(0) }, CauseKind::ClockStep),
             (HealthFigures { rendered_late: 3, steal_ns: Some(SECOND_NS), ..row(0) }, CauseKind::Prefetch),
             (HealthFigures { at_ns: SECOND_NS, ..HealthFigures::default() }, CauseKind::SendingThread),

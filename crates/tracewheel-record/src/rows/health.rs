@@ -13,7 +13,7 @@ pub struct HealthRecord {
     pub released: Option<u32>,
     /// Requests ended in the second, however they ended.
     pub completed: Option<u32>,
-    /// Median of first byte written − due, over the attempts first written in the second.
+    /// Median of first byte written − due, over the attempts that ended in the second.
     pub lateness_p50_ns: Option<i64>,
     /// Its 99th percentile (nearest rank).
     pub lateness_p99_ns: Option<i64>,
@@ -57,7 +57,7 @@ pub struct HealthRecord {
     pub clock_bracket_ns: Option<i64>,
     /// Whether wall time stepped since the row before: kernel stamps across a step are void.
     pub clock_stepped: Option<bool>,
-    /// Histogram of first byte written − due, over the attempts first written in the second: [`LATENESS_BUCKETS`] counts.
+    /// Histogram of first byte written − due, over the attempts that ended in the second: [`LATENESS_BUCKETS`] counts.
     /// Count 0 is of what lies below 1,024 ns, count `i` of what lies from 2^(9+i) ns up to 2^(10+i) ns, the last one of all
     /// from 2^32 ns (4.3 s) on.
     pub lateness_counts: Option<[u32; LATENESS_BUCKETS]>,
