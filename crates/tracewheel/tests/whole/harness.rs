@@ -38,7 +38,10 @@ impl Place {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tracewheel"));
         command.current_dir(self.folder.path()).env("XDG_CONFIG_HOME", self.path("config")).args(args);
-        if args.contains(&"replay") && !args.contains(&"--fidelity") && !args.contains(&"--help") {
+        if args.contains(&"replay")
+            && !args.contains(&"--fidelity")
+            && !args.iter().any(|arg| arg.ends_with("help"))
+        {
             command.args(["--fidelity", WIDE]);
         }
         command
