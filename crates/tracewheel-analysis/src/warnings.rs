@@ -4,7 +4,7 @@ use tracewheel_record::Manifest;
 
 use crate::alignment::Alignment;
 use crate::comparison::{MetricComparison, Missing, Warning};
-use crate::fidelity::FidelityVerdict;
+use crate::fidelity::{Fidelity, FidelityVerdict};
 use crate::interval::BoundIs;
 use crate::metric::{Metric, Population};
 use crate::side::{Side, SideKind};
@@ -45,34 +45,7 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
         );
     }
     if let Some(fidelity) = &side.fidelity {
-        match fidelity.verdict {
-            Some(FidelityVerdict::Unfaithful) => warn(
-                "not_faithful",
-                format!(
-                    "the generator did not keep the schedule ({}): {}",
-                    fidelity.reason,
-                    fidelity
-                        .causes
-                        .first()
-                        .map_or("nothing that was recorded tells why", |cause| cause.cause.remedy())
-                ),
-            ),
-            Some(FidelityVerdict::Degraded) => warn(
-                "degraded",
-                format!(
-                    "the generator kept the schedule less exactly than asked ({}): latencies may be partly its own",
-                    fidelity.reason
-                ),
-            ),
-            Some(FidelityVerdict::Faithful) | None => {}
-        }
-        if fidelity.clock_steps > 0 {
-            let text = format!(
-                "wall time stepped in {} seconds of the run: kernel stamps across a step are void",
-                fidelity.clock_steps
-            );
-            warn("clock_stepped", text);
-        }
+        sending(fidelity, &mut warn);
     }
     // What the replay itself wrote down; that it was closed loop is said above.
     for text in manifest.warnings.iter().filter(|text| !text.starts_with("closed loop")) {
@@ -115,6 +88,38 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
         warn("without_output", text);
     }
     list
+}
+
+/// How exactly the run was sent.
+fn sending(fidelity: &Fidelity, warn: &mut dyn FnMut(&str, String)) {
+    match fidelity.verdict {
+        Some(FidelityVerdict::Unfaithful) => warn(
+            "not_faithful",
+            format!(
+                "the generator did not keep the schedule ({}): {}",
+                fidelity.reason,
+                fidelity
+                    .causes
+                    .first()
+                    .map_or("nothing that was recorded tells why", |cause| cause.cause.remedy())
+            ),
+        ),
+        Some(FidelityVerdict::Degraded) => warn(
+            "degraded",
+            format!(
+                "the generator kept the schedule less exactly than asked ({}): latencies may be partly its own",
+                fidelity.reason
+            ),
+        ),
+        Some(FidelityVerdict::Faithful) | None => {}
+    }
+    if fidelity.clock_steps > 0 {
+        let text = format!(
+            "wall time stepped in {} seconds of the run: kernel stamps across a step are void",
+            fidelity.clock_steps
+        );
+        warn("clock_stepped", text);
+    }
 }
 
 /// Warnings about a comparison.
