@@ -79,7 +79,9 @@ mod tests {
         let stream = TcpStream::connect(target).unwrap();
         let Some(before) = receive_backlog(target) else { return };
         assert_eq!(before, 0);
-        listener.accept().unwrap().0.write_all(&[7; 1_000]).unwrap();
+        // Kept open: the end of a stream counts as a byte.
+        let mut peer = listener.accept().unwrap().0;
+        peer.write_all(&[7; 1_000]).unwrap();
         let mut peeked = [0; 1];
         assert_eq!(stream.peek(&mut peeked).unwrap(), 1);
         assert_eq!(receive_backlog(target), Some(1_000));
