@@ -8,20 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::http1;
 use tracewheel_clock::{Clock, RunClock, RunNs};
 use tracewheel_net::tls::{TlsClient, TlsFacts, TlsStream};
 use tracewheel_net::{ReadStamp, StampedStream, StreamStamps};
 
 use crate::error::ConnectError;
 use crate::exchange::{Exchange, ExchangeLimits};
-use crate::io::{StampedIo, Stream, Valve};
+use crate::h1::HeadReader;
+use crate::io::{Outgoing, Stream, with_scratch};
 use crate::request::PreparedRequest;
-
-pub(crate) type RequestBody = Full<Bytes>;
-pub(crate) type Driver = http1::Connection<StampedIo, RequestBody>;
 
 /// When a connection was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,10 +107,10 @@ async fn open(
 /// An HTTP/1.1 connection between exchanges. Whoever keeps it should poll it ([`Self::poll_idle`]) whenever it is
 /// woken, so that a close by the server is seen when it happens and not when the next request is lost on it.
 pub struct H1Connection {
-    pub(crate) sender: http1::SendRequest<RequestBody>,
-    pub(crate) driver: Driver,
+    pub(crate) stream: Stream,
     pub(crate) stamps: StreamStamps,
-    pub(crate) valve: Arc<Valve>,
+    /// Gathers the head of the present answer.
+    pub(crate) head: HeadReader,
     pub(crate) clock: Arc<RunClock>,
     pub(crate) exchanges: u32,
     connect: ConnectStamps,
@@ -162,18 +157,10 @@ impl H1Connection {
             Stream::Plain(_) => None,
             Stream::Tls(tls) => Some(Arc::new(tls.facts())),
         };
-        let valve = Arc::new(Valve::default());
-        valve.shut();
-        let io = StampedIo::new(stream, Arc::clone(&valve));
-        let (sender, driver) = http1::Builder::new()
-            .handshake(io)
-            .await
-            .map_err(|error| ConnectError::from(io::Error::other(error)))?;
         let mut connection = H1Connection {
-            sender,
-            driver,
+            stream,
             stamps,
-            valve,
+            head: HeadReader::default(),
             clock,
             exchanges: 0,
             connect,
@@ -193,21 +180,19 @@ impl H1Connection {
     /// Drives an idle connection. `Ready` means that it is closed (or that the server sent what nobody asked for) and
     /// must be dropped; `Pending` that it waits and will wake the task.
     pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.valve.shut();
-        Pin::new(&mut self.driver).poll(cx).map(|_ended| ())
+        with_scratch(|scratch| self.stream.poll_read_slice(cx, scratch)).map(|_ended_or_unasked| ())
     }
 
     /// Hands the request to the connection with the valve shut: everything up to the write call can now happen by
     /// [`Exchange::poll_armed`], and nothing leaves before [`Exchange::release`].
     pub fn arm(mut self, request: PreparedRequest, limits: ExchangeLimits) -> Exchange {
-        self.valve.shut();
         let mut stray = Vec::<ReadStamp>::new();
         self.stamps.drain_reads(&mut stray);
         self.stamps.begin_exchange();
-        self.valve.begin_exchange();
+        self.head.clear();
         self.exchanges = self.exchanges.saturating_add(1);
-        let response = Box::pin(self.sender.try_send_request(request.to_http()));
-        Exchange::new(self, request, response, limits)
+        let outgoing = Outgoing::new(&request);
+        Exchange::new(self, request, outgoing, limits)
     }
 
     /// When the connection was made.

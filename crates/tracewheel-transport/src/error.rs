@@ -1,12 +1,9 @@
 //! The closed list of what can go wrong with a connection and an exchange.
 
-use std::error::Error as _;
 use std::fmt;
 use std::io;
 
 use tracewheel_net::tls::{TlsError, TlsErrorKind};
-
-use crate::io::EndlessHead;
 
 /// No connection could be made.
 #[derive(Debug, thiserror::Error)]
@@ -148,56 +145,6 @@ impl fmt::Display for ExchangeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// All layers' words, outermost first.
-pub(crate) fn chain(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
-}
-
-/// What a broken exchange is, as far as hyper's error says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// The connection broke.
-    Connection,
-    /// The bytes are not HTTP (bad head, bad chunk framing).
-    Protocol,
-    /// The head is too large.
-    HeadTooLarge,
-}
-
-/// What a broken exchange is.
-pub(crate) fn broken(error: &hyper::Error) -> Broken {
-    if error.is_parse_too_large() {
-        return Broken::HeadTooLarge;
-    }
-    if error.is_parse() {
-        return Broken::Protocol;
-    }
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        if let Some(io) = inner.downcast_ref::<io::Error>() {
-            return match io.kind() {
-                // What is inside is our own word: the head had no end.
-                _ if io.get_ref().is_some_and(|inner| inner.is::<EndlessHead>()) => Broken::HeadTooLarge,
-                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Broken::Protocol,
-                _ => Broken::Connection,
-            };
-        }
-        match inner.downcast_ref::<hyper::Error>() {
-            Some(inner) if inner.is_parse_too_large() => return Broken::HeadTooLarge,
-            Some(inner) if inner.is_parse() => return Broken::Protocol,
-            _ => cause = inner.source(),
-        }
-    }
-    Broken::Connection
 }
 
 /// What else than HTTP/1.1 an answer's first bytes are, with the remedy.

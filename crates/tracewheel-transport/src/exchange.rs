@@ -1,32 +1,28 @@
 //! One request and its answer on one connection, as a state machine that its owner polls.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode, Version};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::TrySendError;
 use tracewheel_clock::{Clock, RunNs};
 use tracewheel_net::{ReadStamp, WriteMarks};
 
 use crate::budget::{BodyBudget, Held};
-use crate::connection::{H1Connection, RequestBody};
-use crate::error::{Broken, ExchangeError, ExchangeErrorKind, broken, chain, foreign, shown};
+use crate::connection::H1Connection;
+use crate::error::{ExchangeError, ExchangeErrorKind, foreign, shown};
+use crate::h1::{Framing, Head, HeadError};
+use crate::io::{Outgoing, with_scratch};
 use crate::request::PreparedRequest;
 
-type HeadFuture = Pin<
-    Box<
-        dyn Future<Output = Result<http::Response<Incoming>, TrySendError<http::Request<RequestBody>>>>
-            + Send,
-    >,
->;
-
-/// Rounds of reading within one poll: a flood must not keep its task from others' due sends.
-const ROUNDS: u32 = 16;
+/// Room for a body at its beginning.
+const BODY_BYTES: usize = 1024;
+/// Reads within one poll before an answer's head is there: an honest head comes with one, and a flood of informational
+/// answers must not keep its task from others' due sends.
+const READS_FOR_A_HEAD: u32 = 2;
+/// Reads within one poll afterwards, for the same reason.
+const READS_FOR_A_BODY: u32 = 16;
 
 /// Bounds of one exchange.
 #[derive(Debug, Clone)]
@@ -105,24 +101,30 @@ impl ExchangeOutcome {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Head(HeadFuture),
-    Body(Incoming),
+    Head,
+    Body,
     Ended,
 }
 
 /// One request and its answer on one connection. Dropping it closes the connection.
 pub struct Exchange {
     connection: H1Connection,
-    request: PreparedRequest,
+    /// Until all of it was written.
+    request: Option<PreparedRequest>,
+    outgoing: Outgoing,
+    /// The request could not be written to its end; the answer may say why.
+    unwritable: Option<io::Error>,
     limits: ExchangeLimits,
     state: State,
+    /// How the answer's body is framed, as far as it is not read.
+    framing: Framing,
+    /// The server means to keep the connection after this answer.
+    keeps: bool,
     released: bool,
     /// The valve was opened.
     opened: bool,
-    driver_ended: bool,
-    /// The answer names no length: its end is the connection's.
-    ends_by_close: bool,
     outcome: ExchangeOutcome,
 }
 
@@ -140,25 +142,27 @@ impl Exchange {
     pub(crate) fn new(
         connection: H1Connection,
         request: PreparedRequest,
-        response: HeadFuture,
+        outgoing: Outgoing,
         limits: ExchangeLimits,
     ) -> Self {
         let held = Held::of(limits.budget.clone());
         Exchange {
             connection,
-            request,
+            request: Some(request),
+            outgoing,
+            unwritable: None,
             limits,
-            state: State::Head(response),
+            state: State::Head,
+            framing: Framing::Length(0),
+            keeps: false,
             released: false,
             opened: false,
-            driver_ended: false,
-            ends_by_close: false,
             outcome: ExchangeOutcome {
                 writes: WriteMarks::default(),
                 response: None,
-                reads: Vec::with_capacity(16),
-                marks: Vec::with_capacity(16),
-                body: Vec::with_capacity(4096),
+                reads: Vec::new(),
+                marks: Vec::new(),
+                body: Vec::new(),
                 end_ns: None,
                 error: None,
                 reusable: false,
@@ -167,8 +171,9 @@ impl Exchange {
         }
     }
 
-    /// Drives an armed exchange: encodes the request, watches the connection. `Ready` means that the connection is of
-    /// no use any more and that nothing was written; take the request back with [`Self::into_request`].
+    /// Drives an armed exchange: watches the connection, and encrypts the request where there is TLS. `Ready` means that
+    /// the connection is of no use any more and that nothing was written; take the request back with
+    /// [`Self::into_request`].
     pub fn poll_armed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         debug_assert!(!self.released, "a released exchange is driven by poll");
         self.poll_shut(cx)
@@ -176,17 +181,12 @@ impl Exchange {
 
     /// Drives the connection with the valve shut.
     fn poll_shut(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.connection.valve.shut();
-        if !self.driver_ended {
-            self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
-        }
-        self.connection.stamps.drain_reads(&mut self.outcome.reads);
+        let stream = &mut self.connection.stream;
+        let broken = self.outgoing.prepare(stream).is_err();
         // Bytes before the request left are no answer to it: servers announce a closing idle connection with a 408.
-        let answered = match &mut self.state {
-            State::Head(head) => head.as_mut().poll(cx).is_ready(),
-            State::Body(_) | State::Ended => true,
-        };
-        if answered || self.driver_ended || !self.outcome.reads.is_empty() {
+        let read = with_scratch(|scratch| stream.poll_read_slice(cx, scratch)).is_ready();
+        if broken || read {
+            self.connection.stamps.drain_reads(&mut self.outcome.reads);
             self.state = State::Ended;
             return Poll::Ready(());
         }
@@ -204,8 +204,11 @@ impl Exchange {
     }
 
     /// The request, to be sent on another connection; closes this one.
+    ///
+    /// # Panics
+    /// When all of it was written: then it must not be sent again unasked.
     pub fn into_request(self) -> PreparedRequest {
-        self.request
+        self.request.expect("a request is taken back only while nothing of it was written")
     }
 
     /// When the request left, so far.
@@ -217,8 +220,8 @@ impl Exchange {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         debug_assert!(self.released, "an armed exchange is driven by poll_armed");
         if !self.opened {
-            // A close that is known by now must be seen before the valve opens: hyper, once it has read the end of the
-            // stream, still flushes what it holds. No system call is made unless something arrived.
+            // A close that is known by now must be seen before a byte leaves. No system call is made unless something
+            // arrived.
             if self.poll_shut(cx).is_ready() {
                 let detail = "closed while armed".to_owned();
                 self.end(Some(ExchangeError { kind: ExchangeErrorKind::ClosedBeforeWrite, detail }));
@@ -226,90 +229,125 @@ impl Exchange {
             }
             self.opened = true;
         }
-        self.connection.valve.open(matches!(self.state, State::Body(_)));
-        for _ in 0..ROUNDS {
-            if !self.driver_ended {
-                self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
+        if let Step::Ended = self.send(cx) {
+            return Poll::Ready(());
+        }
+        with_scratch(|scratch| self.receive(cx, scratch))
+    }
+
+    /// Writes what is left of the request.
+    fn send(&mut self, cx: &mut Context<'_>) -> Step {
+        if self.state == State::Ended {
+            return Step::Ended;
+        }
+        if self.outgoing.is_sent() || self.unwritable.is_some() {
+            return Step::Advanced;
+        }
+        match self.outgoing.poll_send(&mut self.connection.stream, cx) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => self.request = None,
+            Poll::Ready(Err(error)) if self.connection.stamps.write_marks().bytes == 0 => {
+                return self.broken(&error);
             }
+            // A server may refuse a body that it has not read to its end, and close: its answer is what counts.
+            Poll::Ready(Err(error)) => self.unwritable = Some(error),
+        }
+        Step::Advanced
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<()> {
+        let reads = if self.state == State::Head { READS_FOR_A_HEAD } else { READS_FOR_A_BODY };
+        for _ in 0..reads {
+            let Poll::Ready(read) = self.connection.stream.poll_read_slice(cx, scratch) else {
+                return Poll::Pending;
+            };
             self.connection.stamps.drain_reads(&mut self.outcome.reads);
-            if self.outcome.reads.len() > self.limits.max_reads as usize {
-                let detail = format!("the limit is {} reads", self.limits.max_reads);
-                self.end(Some(ExchangeError { kind: ExchangeErrorKind::BodyTooLarge, detail }));
+            let step = match read {
+                Ok(0) => self.closed(),
+                Ok(bytes) => self.take(&scratch[..bytes]),
+                Err(error) => self.broken(&error),
+            };
+            if let Step::Ended = step {
                 return Poll::Ready(());
-            }
-            match self.step(cx) {
-                Step::Ended => return Poll::Ready(()),
-                Step::Advanced => {}
-                Step::Waiting => return Poll::Pending,
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        match &mut self.state {
-            State::Head(head) => match head.as_mut().poll(cx) {
-                Poll::Pending => Step::Waiting,
-                Poll::Ready(Ok(response)) => self.begin_body(response),
-                Poll::Ready(Err(error)) => self.fail(error.error()),
-            },
-            State::Body(body) => match Pin::new(body).poll_frame(cx) {
-                Poll::Pending => Step::Waiting,
-                Poll::Ready(None) => self.complete(cx),
-                Poll::Ready(Some(Err(error))) => self.fail(&error),
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.take_body(&data),
-                    // Trailers: drained, so that the connection can be used again.
-                    Err(_other) => Step::Advanced,
-                },
-            },
-            State::Ended => Step::Ended,
+    /// Takes what one read brought.
+    fn take(&mut self, bytes: &[u8]) -> Step {
+        if self.outcome.reads.len() > self.limits.max_reads as usize {
+            return self.too_large(format!("the limit is {} reads", self.limits.max_reads));
         }
+        let mut at = 0;
+        if self.state == State::Head {
+            match self.connection.head.take(bytes) {
+                Ok(None) => return Step::Advanced,
+                Ok(Some((head, used))) => {
+                    at = used;
+                    self.begin_body(head);
+                }
+                Err(error) => return self.bad_head(&error),
+            }
+        }
+        self.take_body(bytes, at)
     }
 
-    fn begin_body(&mut self, response: http::Response<Incoming>) -> Step {
-        if self.connection.stamps.write_marks().bytes == 0 {
-            // Servers announce that they close an idle connection with a 408: it answers nothing of ours.
-            let detail = format!("status {} came before the request was written", response.status().as_u16());
-            return self.end(Some(ExchangeError { kind: ExchangeErrorKind::ClosedBeforeWrite, detail }));
-        }
-        self.connection.valve.head_done();
-        let (head, body) = response.into_parts();
-        self.ends_by_close =
-            !head.headers.contains_key(CONTENT_LENGTH) && !head.headers.contains_key(TRANSFER_ENCODING);
+    fn begin_body(&mut self, head: Head) {
+        self.connection.head.clear();
+        (self.framing, self.keeps) = (head.framing, head.keeps);
         self.outcome.response = Some(Response {
             status: head.status,
             version: head.version,
             headers: head.headers,
             read: self.last_read(),
         });
-        self.state = State::Body(body);
-        Step::Advanced
+        self.outcome.body.reserve(BODY_BYTES);
+        self.state = State::Body;
     }
 
-    fn take_body(&mut self, data: &Bytes) -> Step {
-        let end_offset = (self.outcome.body.len() + data.len()) as u64;
-        let most = self.max_body_bytes();
-        if end_offset > most {
-            return self.too_large(format!("the limit is {most} bytes"));
+    /// Takes the body's bytes of a read, from `at` on.
+    fn take_body(&mut self, bytes: &[u8], mut at: usize) -> Step {
+        let before = self.outcome.body.len();
+        let bad = loop {
+            match self.framing.next(bytes, &mut at) {
+                Ok(None) => break None,
+                Ok(Some(range)) => {
+                    let most = self.max_body_bytes();
+                    if (self.outcome.body.len() + range.len()) as u64 > most {
+                        return self.too_large(format!("the limit is {most} bytes"));
+                    }
+                    self.outcome.body.extend_from_slice(&bytes[range]);
+                }
+                Err(bad) => break Some(bad),
+            }
+        };
+        if self.outcome.body.len() > before {
+            let (end_offset, read) = (self.outcome.body.len() as u64, self.last_read());
+            match self.outcome.marks.last_mut() {
+                // Several TLS records came with one read.
+                Some(mark) if mark.read == read => mark.end_offset = end_offset,
+                _ => self.outcome.marks.push(BodyMark { end_offset, read }),
+            }
+            let holds = self.holds();
+            if !self.outcome.held.grow_to(holds) {
+                let most = self.limits.budget.as_ref().map_or(0, |budget| budget.max_bytes());
+                return self.too_large(format!(
+                    "the limit is {most} bytes for all answers under way (this one held too large a share)"
+                ));
+            }
         }
-        if data.is_empty() {
-            return Step::Advanced;
+        if let Some(bad) = bad {
+            let (kind, detail) = (ExchangeErrorKind::BadFraming, bad.to_string());
+            return self.end(Some(ExchangeError { kind, detail }));
         }
-        // hyper fills its buffer by one read only when it is empty, so a frame's bytes came with the latest read.
-        let read = self.last_read();
-        self.outcome.body.extend_from_slice(data);
-        match self.outcome.marks.last_mut() {
-            Some(mark) if mark.read == read => mark.end_offset = end_offset,
-            _ => self.outcome.marks.push(BodyMark { end_offset, read }),
-        }
-        let holds = self.holds();
-        if !self.outcome.held.grow_to(holds) {
-            let most = self.limits.budget.as_ref().map_or(0, |budget| budget.max_bytes());
-            return self.too_large(format!(
-                "the limit is {most} bytes for all answers under way (this one held too large a share)"
-            ));
+        if self.framing.is_over() {
+            // What comes after the end of an answer answers nothing.
+            let clean = at == bytes.len() && self.outgoing.is_sent();
+            self.end(None);
+            self.outcome.reusable = self.keeps && clean;
+            return Step::Ended;
         }
         Step::Advanced
     }
@@ -336,45 +374,42 @@ impl Exchange {
         u32::try_from(self.outcome.reads.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    fn complete(&mut self, cx: &mut Context<'_>) -> Step {
-        self.end(None);
-        // Once more, so that the connection returns to its idle state, or learns that it won't.
-        if !self.driver_ended {
-            self.driver_ended = Pin::new(&mut self.connection.driver).poll(cx).is_ready();
+    /// The connection ended in order.
+    fn closed(&mut self) -> Step {
+        if self.state == State::Body && self.framing == Framing::UntilClose {
+            return self.end(None);
         }
-        self.outcome.reusable = !self.driver_ended && self.connection.sender.is_ready();
-        Step::Ended
+        let error = self.unwritable.take();
+        self.broken(&error.unwrap_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection")
+        }))
     }
 
-    fn fail(&mut self, error: &hyper::Error) -> Step {
-        let nothing_left = self.connection.stamps.write_marks().bytes == 0;
+    /// The connection broke, or what came over it is no TLS.
+    fn broken(&mut self, error: &io::Error) -> Step {
         let in_head = self.outcome.response.is_none();
-        let mut detail = chain(error);
-        let kind = match broken(error) {
-            _ if nothing_left && in_head => ExchangeErrorKind::ClosedBeforeWrite,
-            Broken::HeadTooLarge => ExchangeErrorKind::HeadTooLarge,
-            Broken::Protocol if in_head => {
-                let greeting = self.connection.valve.greeting();
-                let (kind, hint) = match foreign(&greeting) {
-                    Some((kind, hint)) => (kind, hint.to_owned()),
-                    None => (ExchangeErrorKind::Malformed, shown(&greeting)),
-                };
-                detail = format!("{hint} ({detail})");
-                kind
+        let garbled = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput);
+        let kind = match garbled {
+            _ if in_head && self.connection.stamps.write_marks().bytes == 0 => {
+                ExchangeErrorKind::ClosedBeforeWrite
             }
-            Broken::Protocol => ExchangeErrorKind::BadFraming,
-            Broken::Connection if self.outcome.reads.is_empty() => ExchangeErrorKind::ResetBeforeResponse,
-            Broken::Connection if in_head => {
-                // A TLS alert is short: hyper waits for more, and the peer closes.
-                match foreign(&self.connection.valve.greeting()) {
-                    Some((kind, hint)) => {
-                        detail = format!("{hint} ({detail})");
-                        kind
-                    }
-                    None => ExchangeErrorKind::ResetInHead,
-                }
-            }
-            Broken::Connection => ExchangeErrorKind::ResetMidResponse,
+            true if in_head => return self.bad_head(&HeadError::Malformed(error.to_string())),
+            true => ExchangeErrorKind::BadFraming,
+            false if self.outcome.reads.is_empty() => ExchangeErrorKind::ResetBeforeResponse,
+            false if in_head => ExchangeErrorKind::ResetInHead,
+            false => ExchangeErrorKind::ResetMidResponse,
+        };
+        self.end(Some(ExchangeError { kind, detail: error.to_string() }))
+    }
+
+    fn bad_head(&mut self, error: &HeadError) -> Step {
+        let begins_with = self.connection.head.begins_with();
+        let (kind, detail) = match error {
+            HeadError::TooLarge(said) => (ExchangeErrorKind::HeadTooLarge, said.clone()),
+            HeadError::Malformed(said) => match foreign(begins_with) {
+                Some((kind, hint)) => (kind, format!("{hint} ({said})")),
+                None => (ExchangeErrorKind::Malformed, format!("{} ({said})", shown(begins_with))),
+            },
         };
         self.end(Some(ExchangeError { kind, detail }))
     }
@@ -384,7 +419,7 @@ impl Exchange {
         let closed = self.connection.stamps.eof_ns();
         self.outcome.end_ns = match &error {
             Some(_) => closed.or_else(|| Some(self.connection.clock.now())),
-            None if self.ends_by_close => closed.or(last_read),
+            None if self.framing == Framing::UntilClose => closed.or(last_read),
             None => last_read,
         };
         self.outcome.writes = self.connection.stamps.write_marks();
@@ -419,7 +454,6 @@ impl Exchange {
 }
 
 enum Step {
-    Waiting,
     Advanced,
     Ended,
 }

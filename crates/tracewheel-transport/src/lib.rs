@@ -2,7 +2,7 @@
 //!
 //! Three things set this apart from a pooled client:
 //!
-//! * **One task.** An [`H1Connection`] owns hyper's connection and an [`Exchange`] polls it itself. Nothing is spawned,
+//! * **One task.** An [`H1Connection`] owns its socket and an [`Exchange`] polls it itself. Nothing is spawned,
 //!   so no byte waits for another task's turn.
 //! * **A valve.** [`H1Connection::arm`] encodes the request ahead of time, up to the socket, and keeps the connection
 //!   watched. [`Exchange::release`] opens the valve; the next poll is one write call. A connection that the server
@@ -17,6 +17,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod exchange;
+mod h1;
 mod io;
 mod request;
 

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
-use http_body_util::Full;
 
 /// A whole request, ready to be encoded. Cloning shares the body.
 #[derive(Debug, Clone)]
@@ -24,13 +23,5 @@ impl PreparedRequest {
         headers.insert(header::HOST, host);
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         PreparedRequest { method: Method::POST, uri, headers, body }
-    }
-
-    pub(crate) fn to_http(&self) -> http::Request<Full<Bytes>> {
-        let mut request = http::Request::new(Full::new(self.body.clone()));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
     }
 }

@@ -230,6 +230,8 @@ impl Worker {
             }
             return Poll::Ready(Ok(Rested::Work));
         }
+        // Whoever polls next has waited in the reactor: it need not look once more before the work.
+        *yielded = true;
         Poll::Pending
     }
 
