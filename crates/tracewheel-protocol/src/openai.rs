@@ -3,6 +3,7 @@
 mod dialect;
 mod message;
 pub(crate) mod render;
+mod template;
 
 use crate::body::BodyDecoder;
 use crate::{Decoder, ResponseHead};

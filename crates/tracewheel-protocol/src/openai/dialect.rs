@@ -3,6 +3,7 @@
 use tracewheel_timeline::vocab::EventKind;
 
 use super::message::{Choice, Message};
+use super::template::Template;
 use crate::body::{Dialect, State, event};
 use crate::{Event, ResponseMeta, TokenSource, Usage, lenient};
 
@@ -10,6 +11,8 @@ use crate::{Event, ResponseMeta, TokenSource, Usage, lenient};
 #[derive(Default)]
 pub(super) struct OpenAi {
     message: Message,
+    /// The latest chunk whose like may follow.
+    template: Template,
     counters: Vec<Counter>,
 }
 
@@ -95,8 +98,13 @@ impl Dialect for OpenAi {
 
 impl OpenAi {
     fn read(&mut self, json: &[u8]) -> serde_json::Result<()> {
+        if self.template.reads(json, &mut self.message) {
+            return Ok(());
+        }
         self.message.clear();
-        lenient::read_message(json, &mut self.message, Message::clear)
+        lenient::read_message(json, &mut self.message, Message::clear)?;
+        self.template.learn(json, &self.message);
+        Ok(())
     }
 
     /// The message is a chunk without error: its outputs, or else one event of another kind.

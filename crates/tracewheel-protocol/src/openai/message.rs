@@ -36,7 +36,7 @@ impl Message {
 }
 
 /// What one choice of a message says; lengths in bytes.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) index: u32,
     pub(super) text: u32,
