@@ -24,6 +24,9 @@ use crate::metadata;
 const ROW_GROUP_ROWS: usize = 1 << 17;
 /// Encoded bytes after which a row group is closed: what a part being written holds in memory at most, roughly.
 const ROW_GROUP_BYTES: usize = 32 << 20;
+/// Rows after which a page is closed. Levels and dictionary positions of a page's events wait in memory at 12 bytes each and
+/// column: pages by bytes alone would hold those of 20,000 attempts.
+const PAGE_ROWS: usize = 1 << 10;
 /// Decoded bytes that a reader takes at once, roughly.
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -114,6 +117,7 @@ fn properties(schema: &Schema) -> WriterProperties {
         .set_key_value_metadata(Some(pairs.collect()))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .set_data_page_row_count_limit(PAGE_ROWS)
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for field in schema.fields() {
         builder = column_properties(builder, vec![field.name().clone()], field.data_type());

@@ -113,6 +113,8 @@ pub struct H1Connection {
     pub(crate) head: HeadReader,
     pub(crate) clock: Arc<RunClock>,
     pub(crate) exchanges: u32,
+    /// Bytes of the body and reads of the latest answer.
+    pub(crate) usual: (usize, usize),
     connect: ConnectStamps,
     kernel_stamps: bool,
     local_addr: Option<SocketAddr>,
@@ -163,6 +165,7 @@ impl H1Connection {
             head: HeadReader::default(),
             clock,
             exchanges: 0,
+            usual: (0, 0),
             connect,
             kernel_stamps,
             local_addr,

@@ -16,8 +16,11 @@ use crate::h1::{Framing, Head, HeadError};
 use crate::io::{Outgoing, with_scratch};
 use crate::request::PreparedRequest;
 
-/// Room for a body at its beginning.
+/// Room for a body at its beginning, at least and at most.
 const BODY_BYTES: usize = 1024;
+const MOST_BODY_BYTES: usize = 64 * 1024;
+/// Room for reads at a body's beginning, at most.
+const MOST_READS: usize = 512;
 /// Reads within one poll before an answer's head is there: an honest head comes with one, and a flood of informational
 /// answers must not keep its task from others' due sends.
 const READS_FOR_A_HEAD: u32 = 2;
@@ -303,7 +306,11 @@ impl Exchange {
             headers: head.headers,
             read: self.last_read(),
         });
-        self.outcome.body.reserve(BODY_BYTES);
+        // Answers of one target are alike: room as the one before on this connection had.
+        let (body, reads) = self.connection.usual;
+        self.outcome.body.reserve(body.clamp(BODY_BYTES, MOST_BODY_BYTES));
+        self.outcome.reads.reserve(reads.min(MOST_READS));
+        self.outcome.marks.reserve(reads.min(MOST_READS));
         self.state = State::Body;
     }
 
@@ -346,6 +353,7 @@ impl Exchange {
             // What comes after the end of an answer answers nothing.
             let clean = at == bytes.len() && self.outgoing.is_sent();
             self.end(None);
+            self.connection.usual = (self.outcome.body.len(), self.outcome.reads.len());
             self.outcome.reusable = self.keeps && clean;
             return Step::Ended;
         }
