@@ -147,6 +147,8 @@ struct Connection {
     held: Vec<u8>,
     /// The kernel's stamp of the first bytes of the request being read.
     arrived_ns: Option<i64>,
+    /// The kernel's stamp of the latest read.
+    stamp_ns: i64,
     /// Of the answer being written: its place in the log, its next write, and the monotonic time of its first.
     writing: Option<(usize, usize, i64)>,
     /// What the socket did not take yet.
@@ -241,6 +243,7 @@ impl Server {
                 number,
                 held: Vec::new(),
                 arrived_ns: None,
+                stamp_ns: 0,
                 writing: None,
                 unsent: Vec::new(),
                 watches_room: false,
@@ -272,12 +275,15 @@ impl Server {
     /// Begins the answer of a request that is whole.
     fn begin(&mut self, place: usize) {
         let Some(connection) = self.connections[place].as_mut() else { return };
+        if connection.writing.is_some() {
+            return;
+        }
         let Some((head, whole)) = whole_request(&connection.held) else { return };
         let id = header(&connection.held[..head], "x-request-id")
             .and_then(|hex| u64::from_str_radix(hex, 16).ok())
             .unwrap_or(0);
         connection.held.drain(..whole);
-        let arrived_ns = connection.arrived_ns.take().unwrap_or_default();
+        let arrived_ns = connection.arrived_ns.take().unwrap_or(connection.stamp_ns);
         let written_ns =
             Vec::with_capacity(if self.script.gap_ns > 0 { self.answer.writes.len() } else { 1 });
         self.seen.push(Seen { id, arrived_ns, written_ns });
@@ -315,6 +321,10 @@ impl Server {
                 self.flooding.push(place);
             }
             self.watch(place)?;
+            if last {
+                // A client may have sent its next request before it had the answer.
+                self.begin(place);
+            }
         }
         Ok(())
     }
@@ -389,6 +399,7 @@ impl Connection {
             return Ok(false);
         }
         let stamp_ns = stamp_ns.unwrap_or_else(wall_ns);
+        self.stamp_ns = stamp_ns;
         let Some(tls) = &mut self.tls else {
             self.arrived_ns.get_or_insert(stamp_ns);
             self.held.extend_from_slice(&bytes[..count]);

@@ -28,13 +28,15 @@ fn run(lab: &Lab, rate: f64, count: usize, gap_ns: i64) -> io::Result<Replayed> 
     Ok(replayed)
 }
 
-/// The most streams that a second's row of the run's own watch saw in flight.
-fn most_in_flight(replayed: &Replayed) -> io::Result<f64> {
-    let mut most = 0;
+/// The most streams in flight and the most resident bytes that the run's own watch saw in a second.
+fn most(replayed: &Replayed) -> io::Result<(f64, f64)> {
+    let (mut in_flight, mut bytes) = (0, 0);
     for row in replayed.run.health().map_err(io::Error::other)? {
-        most = most.max(row.map_err(io::Error::other)?.in_flight.unwrap_or(0));
+        let row = row.map_err(io::Error::other)?;
+        in_flight = in_flight.max(row.in_flight.unwrap_or(0));
+        bytes = bytes.max(row.rss_bytes.unwrap_or(0));
     }
-    Ok(f64::from(most))
+    Ok((f64::from(in_flight), bytes as f64))
 }
 
 /// 30,000 requests at 1,000/s; then 12,000 of them twice, with fewer and with more of them in flight at once.
@@ -42,8 +44,8 @@ pub(super) fn memory(lab: &Lab) -> io::Result<Figures> {
     let long = run(lab, 1_000.0, lab.count(30_000), 2_000_000)?;
     let few = run(lab, 1_000.0, 12_000, 125_000_000)?;
     let many = run(lab, 1_000.0, 12_000, 375_000_000)?;
-    let more = most_in_flight(&many)? - most_in_flight(&few)?;
-    let (few_bytes, many_bytes) = (few.cost.peak_bytes as f64, many.cost.peak_bytes as f64);
+    let ((few, few_bytes), (many, many_bytes)) = (most(&few)?, most(&many)?);
+    let more = many - few;
     Ok(Figures::from([
         ("peak_mib", long.cost.peak_bytes as f64 / MIB),
         ("a_thousand_mib", (many_bytes - few_bytes) / MIB / (more / 1_000.0)),
@@ -70,7 +72,7 @@ pub(super) fn judge_memory(figures: &Figures, _: &All) -> Vec<Line> {
 pub(super) fn h1(lab: &Lab) -> io::Result<Figures> {
     let replayed = run(lab, 1_900.0, lab.count(MANY), 1_500_000_000)?;
     Ok(Figures::from([
-        ("in_flight", most_in_flight(&replayed)?),
+        ("in_flight", most(&replayed)?.0),
         ("wanted", 0.95 * lab.count(MANY) as f64),
         ("peak_mib", replayed.cost.peak_bytes as f64 / MIB),
         ("cpu_s", replayed.cost.cpu_ns as f64 / 1e9),
