@@ -35,6 +35,17 @@ impl Answer {
     }
 }
 
+/// The events of an answer without the framing of HTTP/1.1: one a write, the last with everything that ends the answer.
+pub(crate) fn events(chunks: usize) -> Vec<Vec<u8>> {
+    let mut events: Vec<Vec<u8>> =
+        (0..chunks).map(|_| event(r#"{"content":" word"}"#, "null").into_bytes()).collect();
+    if let Some(last) = events.last_mut() {
+        last.extend(event("{}", r#""stop""#).into_bytes());
+        last.extend(b"data: [DONE]\n\n");
+    }
+    events
+}
+
 fn event(delta: &str, finish: &str) -> String {
     format!(
         concat!(

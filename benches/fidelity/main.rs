@@ -7,7 +7,7 @@
 //!
 //! After `--`: `--rows send-200,cpu-16` picks rows and prints them without writing, `--rounds N`, `--quick` for a fifth
 //! of the requests, `--binary FILE` for another binary, `--page FILE` to write elsewhere, `--full-day` to send all of a day's
-//! requests for real (an hour). Without `--bench` (under `cargo test`) only the witness and the reader run, briefly.
+//! requests for real (over two hours). Without `--bench` (under `cargo test`) only the witness and the reader run, briefly.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, missing_docs)]
 
 mod answer;
@@ -22,6 +22,7 @@ mod reader;
 mod rows;
 mod trace;
 mod witness;
+mod witness_h2;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -79,14 +80,15 @@ fn play(role: &str, options: &Options) -> io::Result<()> {
     let count = options.number("--count").unwrap_or(0);
     let log = Path::new(options.value("--log").unwrap_or_default());
     match role {
-        "witness" => {
+        "witness" | "witness-h2" => {
             let script = Script {
                 chunks: options.number("--chunks").unwrap_or(1),
                 first_ns: options.number("--first-ns").unwrap_or(0),
                 gap_ns: options.number("--gap-ns").unwrap_or(0),
                 ca_file: options.value("--ca-file").map(PathBuf::from),
+                http2: role == "witness-h2",
             };
-            witness::serve(&script, log)
+            if script.http2 { witness_h2::serve(&script, log) } else { witness::serve(&script, log) }
         }
         "floor" => floor::send(port, &rows::rate_trace(options.number("--rate").unwrap_or(1), count)),
         "reader" => reader::read(port, options.number("--at-once").unwrap_or(1), count),
@@ -110,7 +112,7 @@ fn request(number: usize) -> Vec<u8> {
 fn smoke() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
     for (chunks, gap_ns) in [(4, 1_000_000), (50, 0)] {
-        let script = Script { chunks, first_ns: 0, gap_ns, ca_file: None };
+        let script = Script { chunks, first_ns: 0, gap_ns, ca_file: None, http2: false };
         let witness = Witness::start(&script, folder.path())?;
         reader::read(witness.port, 3, 10)?;
         let seen = witness.end()?;

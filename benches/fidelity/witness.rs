@@ -35,6 +35,8 @@ pub(crate) struct Script {
     pub(crate) gap_ns: i64,
     /// Where the certificate that it is trusted by goes; `None` without TLS.
     pub(crate) ca_file: Option<PathBuf>,
+    /// Over HTTP/2 with prior knowledge.
+    pub(crate) http2: bool,
 }
 
 /// One request as the witness saw it; wall time in nanoseconds.
@@ -57,7 +59,8 @@ impl Witness {
     pub(crate) fn start(script: &Script, folder: &Path) -> io::Result<Witness> {
         let log = folder.join("witness.log");
         let mut command = std::process::Command::new(std::env::current_exe()?);
-        command.args(["--role", "witness", "--log"]).arg(&log);
+        let role = if script.http2 { "witness-h2" } else { "witness" };
+        command.args(["--role", role, "--log"]).arg(&log);
         for (name, value) in
             [("--chunks", script.chunks as i64), ("--first-ns", script.first_ns), ("--gap-ns", script.gap_ns)]
         {
@@ -106,8 +109,13 @@ pub(crate) fn serve(script: &Script, log: &Path) -> io::Result<()> {
     println!("{}", server.listener.local_addr()?.port());
     io::stdout().flush()?;
     server.run()?;
+    store(&server.seen, log)
+}
+
+/// Stores what was seen, for [`Witness::end`].
+pub(crate) fn store(seen: &[Seen], log: &Path) -> io::Result<()> {
     let mut bytes = Vec::new();
-    for seen in &server.seen {
+    for seen in seen {
         for number in [seen.id as i64, seen.arrived_ns, seen.written_ns.len() as i64] {
             bytes.extend(number.to_le_bytes());
         }
@@ -463,15 +471,15 @@ fn written(outcome: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-fn ns(at: TimeSpec) -> i64 {
+pub(crate) fn ns(at: TimeSpec) -> i64 {
     at.tv_sec() * 1_000_000_000 + at.tv_nsec()
 }
 
-fn now_ns() -> i64 {
+pub(crate) fn now_ns() -> i64 {
     ns(clock_gettime(Clock::CLOCK_MONOTONIC).expect("the clock is always there"))
 }
 
-fn wall_ns() -> i64 {
+pub(crate) fn wall_ns() -> i64 {
     ns(clock_gettime(Clock::CLOCK_REALTIME).expect("the clock is always there"))
 }
 

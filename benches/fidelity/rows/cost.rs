@@ -60,17 +60,23 @@ fn byte_reader(lab: &Lab, port: u16, streams: usize) -> io::Result<Cost> {
 }
 
 pub(super) fn of_16(lab: &Lab) -> io::Result<Figures> {
-    let script = Script { chunks: 16, first_ns: 2_000_000, gap_ns: 2_000_000, ca_file: None };
-    beside_reader(lab, 1_000, &script)
+    let script = Script { chunks: 16, first_ns: 2_000_000, gap_ns: 2_000_000, ca_file: None, http2: false };
+    let mut figures = beside_reader(lab, 1_000, &script)?;
+    // What a start, a plan and a summary cost is the same for any number: what 3,000 streams more cost says the rest.
+    let more = beside_reader(lab, 4_000, &script)?;
+    let a_thousand_more = |name| (get(&more, name) - get(&figures, name)) / 3.0;
+    let further = [("more_cpu", a_thousand_more("cpu")), ("more_reader_cpu", a_thousand_more("reader_cpu"))];
+    figures.extend(further);
+    Ok(figures)
 }
 
 pub(super) fn of_256(lab: &Lab) -> io::Result<Figures> {
-    let script = Script { chunks: 256, first_ns: 2_000_000, gap_ns: 2_000_000, ca_file: None };
+    let script = Script { chunks: 256, first_ns: 2_000_000, gap_ns: 2_000_000, ca_file: None, http2: false };
     beside_reader(lab, lab.count(1_000), &script)
 }
 
 pub(super) fn flood(lab: &Lab) -> io::Result<Figures> {
-    let script = Script { chunks: FLOOD_CHUNKS, first_ns: 0, gap_ns: 0, ca_file: None };
+    let script = Script { chunks: FLOOD_CHUNKS, first_ns: 0, gap_ns: 0, ca_file: None, http2: false };
     beside_reader(lab, lab.count(400), &script)
 }
 
@@ -85,11 +91,15 @@ pub(super) fn judge_256(figures: &Figures, _: &All) -> Vec<Line> {
 fn judge(figures: &Figures, chunks: u32) -> Line {
     let a_thousand = 1_000.0 / get(figures, "streams");
     let (ours, reader) = (a_thousand * get(figures, "cpu"), a_thousand * get(figures, "reader_cpu"));
+    let further = match (figures.get("more_cpu"), figures.get("more_reader_cpu")) {
+        (Some(ours), Some(reader)) => format!("; a further 1,000: {ours:.2} s ({:.2} ×)", ours / reader),
+        _ => String::new(),
+    };
     Line {
         what: format!("client CPU for 1,000 streams of {chunks} chunks, 2 ms apart, all recorded"),
         goal: "1.5 × the byte reader's".to_owned(),
         beside: format!("byte reader {reader:.2} s"),
-        measured: format!("{ours:.2} s ({:.2} ×)", ours / reader),
+        measured: format!("{ours:.2} s ({:.2} ×){further}", ours / reader),
         reached: Some(ours <= 1.5 * reader),
     }
 }

@@ -17,13 +17,16 @@ const MIB: f64 = 1024.0 * 1024.0;
 const CHUNKS: usize = 16;
 /// Streams of the row that holds as many as the descriptors allow.
 const MANY: usize = 19_000;
+/// Streams of the row that holds more.
+const MORE: usize = 50_000;
 
-fn run(lab: &Lab, rate: f64, count: usize, gap_ns: i64) -> io::Result<Replayed> {
+fn run(lab: &Lab, rate: f64, count: usize, gap_ns: i64, http2: bool) -> io::Result<Replayed> {
     trace::write(&lab.trace(), trace::even(rate, count), CHUNKS)?;
-    let script = Script { chunks: CHUNKS, first_ns: gap_ns, gap_ns, ca_file: None };
+    let script = Script { chunks: CHUNKS, first_ns: gap_ns, gap_ns, ca_file: None, http2 };
     let witness = Witness::start(&script, &lab.folder)?;
     let target = format!("http://127.0.0.1:{}", witness.port);
-    let replayed = client::replay(lab, &target, &[], &[])?;
+    let flags: &[&str] = if http2 { &["--http", "2"] } else { &[] };
+    let replayed = client::replay(lab, &target, &[], flags)?;
     witness.end()?;
     Ok(replayed)
 }
@@ -41,9 +44,9 @@ fn most(replayed: &Replayed) -> io::Result<(f64, f64)> {
 
 /// 30,000 requests at 1,000/s; then 12,000 of them twice, with fewer and with more of them in flight at once.
 pub(super) fn memory(lab: &Lab) -> io::Result<Figures> {
-    let long = run(lab, 1_000.0, lab.count(30_000), 2_000_000)?;
-    let few = run(lab, 1_000.0, 12_000, 125_000_000)?;
-    let many = run(lab, 1_000.0, 12_000, 375_000_000)?;
+    let long = run(lab, 1_000.0, lab.count(30_000), 2_000_000, false)?;
+    let few = run(lab, 1_000.0, 12_000, 125_000_000, false)?;
+    let many = run(lab, 1_000.0, 12_000, 375_000_000, false)?;
     let ((few, few_bytes), (many, many_bytes)) = (most(&few)?, most(&many)?);
     let more = many - few;
     Ok(Figures::from([
@@ -70,10 +73,15 @@ pub(super) fn judge_memory(figures: &Figures, _: &All) -> Vec<Line> {
 
 /// As many streams at once as a process may have descriptors, of slow tokens.
 pub(super) fn h1(lab: &Lab) -> io::Result<Figures> {
-    let replayed = run(lab, 1_900.0, lab.count(MANY), 1_500_000_000)?;
+    crowd(lab, 1_900.0, lab.count(MANY), 1_500_000_000, false)
+}
+
+/// `count` streams that are all in flight at once.
+fn crowd(lab: &Lab, rate: f64, count: usize, gap_ns: i64, http2: bool) -> io::Result<Figures> {
+    let replayed = run(lab, rate, count, gap_ns, http2)?;
     Ok(Figures::from([
         ("in_flight", most(&replayed)?.0),
-        ("wanted", 0.95 * lab.count(MANY) as f64),
+        ("wanted", 0.95 * count as f64),
         ("peak_mib", replayed.cost.peak_bytes as f64 / MIB),
         ("cpu_s", replayed.cost.cpu_ns as f64 / 1e9),
         ("exit_code", replayed.cost.exit_code as f64),
@@ -84,8 +92,12 @@ pub(super) fn judge_h1(figures: &Figures, _: &All) -> Vec<Line> {
     vec![judge(figures, "19,000 streams in flight at once over HTTP/1.1, 16 tokens 1.5 s apart")]
 }
 
-pub(super) fn h2(_lab: &Lab) -> io::Result<Figures> {
-    Err(unsupported("this binary has no HTTP/2"))
+/// More streams than descriptors.
+pub(super) fn h2(lab: &Lab) -> io::Result<Figures> {
+    if !lab.help.contains("--http2-streams") {
+        return Err(unsupported("this binary has no HTTP/2"));
+    }
+    crowd(lab, 2_000.0, lab.count(MORE), 3_000_000_000, true)
 }
 
 pub(super) fn judge_h2(figures: &Figures, _: &All) -> Vec<Line> {

@@ -19,11 +19,11 @@ const FIRST_NS: i64 = 10_000_000;
 const GAP_NS: i64 = 2_000_000;
 
 fn streams() -> Script {
-    Script { chunks: CHUNKS, first_ns: FIRST_NS, gap_ns: GAP_NS, ca_file: None }
+    Script { chunks: CHUNKS, first_ns: FIRST_NS, gap_ns: GAP_NS, ca_file: None, http2: false }
 }
 
 fn short() -> Script {
-    Script { chunks: 0, first_ns: 0, gap_ns: 0, ca_file: None }
+    Script { chunks: 0, first_ns: 0, gap_ns: 0, ca_file: None, http2: false }
 }
 
 /// A bursty trace for the floor's process, which makes it again by itself.
@@ -196,8 +196,12 @@ pub(super) fn judge_https(figures: &Figures, all: &All) -> Vec<Line> {
     vec![beside_plain(figures, all, "HTTPS")]
 }
 
-pub(super) fn h2(_lab: &Lab) -> io::Result<Figures> {
-    Err(unsupported("this binary has no HTTP/2"))
+pub(super) fn h2(lab: &Lab) -> io::Result<Figures> {
+    if !lab.help.contains("--http2-streams") {
+        return Err(unsupported("this binary has no HTTP/2"));
+    }
+    let script = Script { http2: true, ..streams() };
+    replay(lab, 1_000, lab.count(10_000), &script, &[], &["--http", "2"])
 }
 
 pub(super) fn judge_h2(figures: &Figures, all: &All) -> Vec<Line> {

@@ -452,7 +452,9 @@ fn good_answers_without_output_are_warned_of() {
     assert_eq!(some.report.no_output, None);
     let server = Server::start(move |_| empty());
     let all = Bench::even(5, MS).run(&config(&server));
-    assert!(all.report.no_output.unwrap().contains("5 of 5 good answers held no output (rows 0, 1, 2, ...)"));
+    let told = all.report.no_output.unwrap();
+    // Which answers end first is the machine's.
+    assert!(told.contains("5 of 5 good answers held no output (rows "), "{told}");
     let well = Bench::even(2, MS).run(&config(&Server::start(|_| ok())));
     assert_eq!(well.report.no_output, None);
     assert!(!well.report.warnings.iter().any(|line| line.contains("no output")));
