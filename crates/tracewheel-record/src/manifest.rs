@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use environment::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, MachineSection, PolicySection,
-    RouteSection, TargetSection, TlsSection, VantageSection,
+    RouteSection, SchedulingChange, TargetSection, TlsSection, VantageSection,
 };
 pub use fidelity::FidelityBounds;
 pub use outcome::{

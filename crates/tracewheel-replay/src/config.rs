@@ -52,6 +52,10 @@ pub struct ReplayConfig {
     pub cancel_as_recorded: bool,
     /// `Some(n)`: at most `n` requests at once, the next one starts when one ends. `None`: open loop.
     pub closed_loop: Option<u32>,
+    /// Ask for a real-time scheduling class for the sending threads. Where it is refused, the run goes on without.
+    pub realtime: bool,
+    /// Cores that the sending threads are bound to, in turn; the run's other threads use the rest. Empty: no binding.
+    pub pin: Vec<u32>,
     /// Number of sending threads; without it one on machines of up to two cores, else two.
     pub workers: Option<u16>,
     /// Time to wait after the last release for requests in flight; those left are interrupted. `None`: their
@@ -118,6 +122,8 @@ impl Default for ReplayConfig {
             connect_timeout_ns: 5 * SECOND_NS,
             cancel_as_recorded: true,
             closed_loop: None,
+            realtime: false,
+            pin: Vec::new(),
             workers: None,
             drain_timeout_ns: None,
             stop_drain_ns: 20 * SECOND_NS,

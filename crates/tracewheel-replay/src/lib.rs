@@ -9,6 +9,7 @@ mod manifest;
 mod message;
 mod prefetch;
 mod ready;
+mod realtime;
 mod recorder;
 mod report;
 mod retry;

@@ -107,7 +107,7 @@ pub(crate) fn describe(workers: u32) -> MachineSection {
         scheduling_class: scheduling_class(&text("/proc/self/stat")).map(str::to_owned),
         timer_slack_ns: Some(1),
         workers: Some(workers),
-        kernel_stamps: None,
+        ..MachineSection::default()
     }
 }
 

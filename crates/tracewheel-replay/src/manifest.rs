@@ -7,9 +7,9 @@ use serde_json::json;
 use tracewheel_protocol::Provider;
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
-    CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy, OutcomeSection,
-    PercentilesNs, PlanSection, PolicySection, PromptsSection, ProtocolSection, ScenarioSection,
-    TargetSection, TlsSection, VantageSection, WindowSection,
+    CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy, MachineSection,
+    OutcomeSection, PercentilesNs, PlanSection, PolicySection, PromptsSection, ProtocolSection,
+    ScenarioSection, TargetSection, TlsSection, VantageSection, WindowSection,
 };
 use tracewheel_transport::{Endpoint, TlsClient};
 use tracewheel_workload::{CacheMode, Plan, PlanSurvey, Share, Sizes};
@@ -17,6 +17,7 @@ use tracewheel_workload::{CacheMode, Plan, PlanSurvey, Share, Sizes};
 use crate::config::ReplayConfig;
 use crate::histogram::{Histogram, distribution, quantiles};
 use crate::machine;
+use crate::realtime::{Class, SchedulingSeen};
 use crate::recorder::Totals;
 use crate::report::Quantiles;
 use crate::run::Conducted;
@@ -65,7 +66,11 @@ impl Known<'_> {
                 ..CacheSection::default()
             },
             prompts: self.prompts(),
-            machine: machine::describe(self.workers),
+            machine: MachineSection {
+                scheduling_asked: config.realtime.then(|| Class::Realtime.as_str().to_owned()),
+                pinned_cores: config.pin.clone(),
+                ..machine::describe(self.workers)
+            },
             clock: ClockSection::default(),
             scenario: self.scenario(),
             fidelity: Some(config.fidelity),
@@ -266,6 +271,7 @@ pub(crate) fn complete(
     }
     manifest.cache.reported_by = Some(totals.cached_reported_by);
     manifest.machine.kernel_stamps = totals.kernel_stamps;
+    complete_scheduling(&mut manifest.machine, shared.scheduling());
     let clock = &mut manifest.clock;
     (clock.bracket_max_ns, clock.steps, clock.drift_ns) =
         (totals.clock.bracket_max_ns, Some(totals.clock.steps), totals.clock.drift_ns());
@@ -275,6 +281,18 @@ pub(crate) fn complete(
     }
     let stop = (conducted.stopped, conducted.stopped_ns);
     manifest.outcome = Some(outcome(totals, shared, stop));
+}
+
+fn complete_scheduling(machine: &mut MachineSection, seen: SchedulingSeen) {
+    if machine.scheduling_asked.is_none() {
+        return;
+    }
+    if machine.workers.is_some_and(|workers| seen.obtained == workers) {
+        machine.scheduling_class = Some(Class::Realtime.as_str().to_owned());
+    }
+    machine.scheduling_refused = seen.refused;
+    machine.scheduling_step_downs = Some(seen.step_downs);
+    machine.scheduling_changes = seen.changes;
 }
 
 fn complete_tls(section: &mut TlsSection, seen: &TlsSeen) {

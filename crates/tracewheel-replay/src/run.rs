@@ -98,6 +98,13 @@ fn writer_options(record: &RecordOptions) -> WriterOptions {
     }
 }
 
+/// Notes that a thread runs where it was not to.
+fn note_unbound(shared: &Shared, bound: Result<(), String>) {
+    if let Err(why) = bound {
+        shared.note_scheduling(|seen| seen.unpinned = Some(why));
+    }
+}
+
 /// The threads of a run and what they are made of.
 struct Stage<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
@@ -190,9 +197,13 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             secret: self.config.secret.clone(),
             target: self.checked.target.addr,
         };
+        let (shared, cores) = (Arc::clone(self.shared), self.checked.cores.as_ref());
         std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn_scoped(self.scope, move || recorder.run())
+            .spawn_scoped(self.scope, move || {
+                note_unbound(&shared, cores.map_or(Ok(()), |cores| cores.bind_other()));
+                recorder.run()
+            })
             .map_err(|source| ReplayError::Start { what: "the recorder thread", source })
     }
 
@@ -217,6 +228,9 @@ impl<'scope, 'env> Stage<'scope, 'env> {
                 connection_numbers: Arc::clone(&connection_numbers),
                 commands: inbox,
                 answers: sender.clone(),
+                number: number as u32,
+                realtime: self.config.realtime,
+                cores: self.checked.cores.clone(),
             };
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))

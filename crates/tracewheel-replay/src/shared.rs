@@ -12,6 +12,7 @@ use tracewheel_transport::TlsFacts;
 use crate::config::RecorderQueue;
 use crate::machine::ThreadTime;
 use crate::message::RecorderMessage;
+use crate::realtime::SchedulingSeen;
 
 /// Why a run stopped itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +107,8 @@ pub(crate) struct Shared {
     connections: Mutex<ConnectionOutcome>,
     /// The sending threads, and what those that ended had had of the CPUs.
     senders: Mutex<Vec<(i32, Option<ThreadTime>)>>,
+    /// What became of the real-time class and the cores.
+    scheduling: Mutex<SchedulingSeen>,
 }
 
 /// What was seen of TLS.
@@ -136,6 +139,7 @@ impl Shared {
             tls: Mutex::default(),
             connections: Mutex::default(),
             senders: Mutex::default(),
+            scheduling: Mutex::default(),
         })
     }
 
@@ -208,6 +212,16 @@ impl Shared {
     /// What was seen of TLS.
     pub(crate) fn tls(&self) -> TlsSeen {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what is known of scheduling. Not for the hot path.
+    pub(crate) fn note_scheduling(&self, note: impl FnOnce(&mut SchedulingSeen)) {
+        note(&mut self.scheduling.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What became of the real-time class and the cores.
+    pub(crate) fn scheduling(&self) -> SchedulingSeen {
+        self.scheduling.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds what one worker saw of its connections.
@@ -287,6 +301,11 @@ impl Outbox {
             max_bytes: i64::try_from(bounds.bytes).unwrap_or(i64::MAX),
             max_leisurely: i64::from(bounds.messages / 2),
         }
+    }
+
+    /// A quarter of the messages that may wait: more of them, and the recorder is behind.
+    pub(crate) fn quarter(&self) -> i64 {
+        self.max_leisurely / 2
     }
 
     /// Hands a message over. A full queue ends the run; from then on nothing is due and the caller waits instead.

@@ -8,6 +8,7 @@ mod ending;
 mod flight;
 mod forecast;
 mod lifetime;
+mod priority;
 mod reconnect;
 mod send;
 mod slots;
@@ -32,11 +33,13 @@ use tracewheel_wheel::Wheel;
 use crate::config::ConnectionUse;
 use crate::message::ReadyRequest;
 use crate::prefetch::Budget;
+use crate::realtime::Cores;
 use crate::retry::RetryPolicy;
 use crate::shared::{Halt, Outbox, Shared};
 
 use flight::Flights;
 use forecast::Forecast;
+use priority::Priority;
 use reconnect::Backoff;
 pub(crate) use reconnect::connect_reason;
 use slots::Slots;
@@ -134,6 +137,11 @@ pub(crate) struct Setup {
     pub(crate) connection_numbers: Arc<AtomicU32>,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) answers: SyncSender<Answer>,
+    /// Number of the worker, from 0.
+    pub(crate) number: u32,
+    /// Ask for the real-time class.
+    pub(crate) realtime: bool,
+    pub(crate) cores: Option<Cores>,
 }
 
 /// Things to do that are not a release.
@@ -187,6 +195,7 @@ struct Worker {
     /// When those are due that have no connection yet.
     forecast: Forecast,
     tending: Tending,
+    priority: Priority,
     /// Since when work has been held back by close releases.
     held_since_ns: Option<i64>,
     /// Pieces of work to be done although a release is close.
@@ -218,8 +227,19 @@ pub(crate) fn run(setup: Setup) {
 }
 
 async fn serve(setup: Setup) -> io::Result<()> {
-    let Setup { shared, outbox, departures, budget, target, rules, connection_numbers, commands, answers } =
-        setup;
+    let priority = Priority::obtain(&setup);
+    let Setup {
+        shared,
+        outbox,
+        departures,
+        budget,
+        target,
+        rules,
+        connection_numbers,
+        commands,
+        answers,
+        ..
+    } = setup;
     let clock = Arc::clone(&shared.clock);
     let now = clock.now().0;
     let worker = Worker {
@@ -260,6 +280,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         backoff: Backoff::default(),
         forecast: Forecast::default(),
         tending: Tending::default(),
+        priority,
         held_since_ns: None,
         owed_pieces: 0,
         gauged: Gauged::default(),

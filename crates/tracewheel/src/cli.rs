@@ -321,6 +321,12 @@ pub(crate) struct ReplayArgs {
     /// The bounds of the scenario.
     #[arg(skip)]
     pub(crate) fidelity_of_scenario: Option<FidelityBounds>,
+    /// Ask for a real-time scheduling class for the sending threads. Refused, the replay goes on without and says so.
+    #[arg(long)]
+    pub(crate) realtime: bool,
+    /// Cores to bind the sending threads to, such as `2,3`; everything else of the replay uses the other cores.
+    #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
+    pub(crate) pin: Vec<u32>,
     /// Who answers for this run; goes into the manifest.
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,

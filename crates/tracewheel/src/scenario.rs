@@ -148,6 +148,9 @@ struct Replay {
     connection_use: Option<String>,
     spare_connections: Option<u32>,
     workers: Option<u16>,
+    realtime: Option<bool>,
+    #[serde(default)]
+    pin: Vec<u32>,
 }
 
 fn duration_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
@@ -257,6 +260,8 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         test_stall_ms: args.test_stall_ms,
         fidelity: args.fidelity,
         fidelity_of_scenario: Some(file.fidelity.bounds()),
+        realtime: args.realtime || file.replay.realtime.unwrap_or(false),
+        pin: if args.pin.is_empty() { file.replay.pin } else { args.pin },
         owner: args.owner.or(file.owner),
         output: args.output.or(file.runs.map(beside)),
         power_safe: args.power_safe || file.record.power_safe.unwrap_or(false),
@@ -309,6 +314,8 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             connection_use: text(&args.connection_use, "reuse"),
             spare_connections: args.spare_connections,
             workers: args.workers,
+            realtime: Some(config.realtime),
+            pin: args.pin.clone(),
         },
         record: Record {
             power_safe: Some(config.record.power_safe),

@@ -40,6 +40,8 @@ mod memory;
 mod misuse;
 #[path = "../../tracewheel-net/tests/support/pki.rs"]
 mod pki;
+#[path = "whole/scheduling.rs"]
+mod scheduling;
 #[path = "whole/secrets.rs"]
 mod secrets;
 #[path = "whole/tls.rs"]

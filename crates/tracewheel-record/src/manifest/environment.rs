@@ -173,12 +173,37 @@ pub struct MachineSection {
     pub clock_source: Option<String>,
     /// Scheduling class that the workers obtained, for example `other` or `fifo`.
     pub scheduling_class: Option<String>,
+    /// Scheduling class that the workers were to have, where one was asked for.
+    pub scheduling_asked: Option<String>,
+    /// Why the system refused it, in its words.
+    pub scheduling_refused: Option<String>,
+    /// How often a worker gave the class back so as not to starve others.
+    pub scheduling_step_downs: Option<u64>,
+    /// When workers changed their class after their start; the first 64 changes.
+    pub scheduling_changes: Vec<SchedulingChange>,
+    /// Cores that the workers were bound to, in turn; empty: to none.
+    pub pinned_cores: Vec<u32>,
     /// Timer slack of the workers.
     pub timer_slack_ns: Option<i64>,
     /// Worker threads.
     pub workers: Option<u32>,
     /// Whether receive times came from the kernel.
     pub kernel_stamps: Option<bool>,
+}
+
+/// A worker's change of its scheduling class.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchedulingChange {
+    /// When, on the run clock.
+    pub at_ns: i64,
+    /// Number of the worker, from 0.
+    pub worker: u32,
+    /// The class that it changed to.
+    pub class: String,
+    /// `cpu` (it took most of a core), `others_behind` (prefetch or recorder fell behind) or `calm` (neither, for long
+    /// enough).
+    pub why: String,
 }
 
 /// The run clock against wall time.

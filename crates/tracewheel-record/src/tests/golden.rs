@@ -138,6 +138,16 @@ fn machine() -> MachineSection {
         kernel: text("6.12.0"),
         clock_source: text("tsc"),
         scheduling_class: text("other"),
+        scheduling_asked: text("fifo"),
+        scheduling_refused: None,
+        scheduling_step_downs: Some(1),
+        scheduling_changes: vec![SchedulingChange {
+            at_ns: 2_000_000_000,
+            worker: 0,
+            class: "other".to_owned(),
+            why: "cpu".to_owned(),
+        }],
+        pinned_cores: vec![1],
         timer_slack_ns: Some(1),
         workers: Some(1),
         kernel_stamps: Some(true),
@@ -382,6 +392,10 @@ fn the_golden_run_of_version_1_0_is_read_as_it_was_written() {
 fn without_later_fields(manifest: &mut Manifest) {
     manifest.target.resolve_ns = None;
     manifest.policy.connections.spares = None;
+    manifest.machine.scheduling_asked = None;
+    manifest.machine.scheduling_step_downs = None;
+    manifest.machine.scheduling_changes.clear();
+    manifest.machine.pinned_cores.clear();
     manifest.outcome.as_mut().unwrap().connections = None;
     manifest.fidelity = None;
     if let Some(tls) = &mut manifest.tls {

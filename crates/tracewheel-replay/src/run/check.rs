@@ -14,6 +14,7 @@ use tracewheel_workload::Plan;
 
 use crate::machine;
 use crate::manifest::Known;
+use crate::realtime::Cores;
 use crate::worker::{Rules, Target};
 use crate::{ReplayConfig, ReplayError};
 
@@ -30,6 +31,8 @@ pub(super) struct Checked {
     pub(super) rules: Arc<Rules>,
     pub(super) nonce: u64,
     pub(super) workers: u32,
+    /// Which cores the run's threads are bound to.
+    pub(super) cores: Option<Cores>,
 }
 
 impl Checked {
@@ -62,6 +65,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         refuse("provider", format!("{:?} is not known: take one of {}", config.provider, names.join(", ")))
     })?;
     numbers(config)?;
+    let cores = Cores::of(&config.pin).map_err(|problem| refuse("pin", problem))?;
     let endpoint = Endpoint::parse(&config.target).map_err(|source| ReplayError::Target { source })?;
     endpoint
         .uri(&provider.path("m", true))
@@ -98,6 +102,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         resolve_ns,
         roots,
         workers,
+        cores,
     })
 }
 

@@ -18,6 +18,7 @@ use crate::histogram::quantiles;
 use crate::manifest::{complete, per_second, primes};
 use crate::message::ReadyRequest;
 use crate::prefetch::{Budget, Predicted, Prefetch, Renderer};
+use crate::realtime::SchedulingSeen;
 use crate::recorder::{Live, Recorded, Totals};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::{Answer, Command, ConnectFailure, Pace, connect_reason};
@@ -26,6 +27,7 @@ use crate::{
 };
 
 use super::check::Checked;
+use super::note_unbound;
 
 /// Time between two looks at answers and the stop signal.
 const NAP_NS: i64 = 10_000_000;
@@ -148,7 +150,11 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let (inboxes, outlets) = self.inboxes();
         let prefetch = self.prefetch(inboxes);
         let plan = self.plan;
-        let thread = self.scope.spawn(move || prefetch.prime(plan));
+        let elsewhere = self.elsewhere();
+        let thread = self.scope.spawn(move || {
+            elsewhere();
+            prefetch.prime(plan)
+        });
         self.start(outlets, Some(self.config.prime_concurrency), self.shared.clock.now().0);
         self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
         let outcome = thread.join();
@@ -160,7 +166,11 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         let (inboxes, outlets) = self.inboxes();
         let prefetch = self.prefetch(inboxes);
         let plan = self.plan;
-        let thread: Prefetching<'scope, Predicted> = self.scope.spawn(move || prefetch.measured(plan));
+        let elsewhere = self.elsewhere();
+        let thread: Prefetching<'scope, Predicted> = self.scope.spawn(move || {
+            elsewhere();
+            prefetch.measured(plan)
+        });
         while !self.budget.was_filled() && self.shared.halt() == Halt::Running {
             self.look(worker_died);
             blocking::sleep(NAP_NS);
@@ -176,6 +186,12 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             self.progress.predicted = *predicted;
         }
         self.note_prefetch(outcome.map(|outcome| outcome.map(drop)));
+    }
+
+    /// Binds the thread that calls it to the cores that are not the senders'.
+    fn elsewhere(&self) -> impl FnOnce() + Send + 'scope {
+        let (shared, cores) = (Arc::clone(&self.shared), self.checked.cores.clone());
+        move || note_unbound(&shared, cores.map_or(Ok(()), |cores| cores.bind_other()))
     }
 
     fn note_prefetch(&mut self, outcome: std::thread::Result<Result<(), WorkloadError>>) {
@@ -400,6 +416,7 @@ pub(super) fn report(
         warnings: Vec::new(),
     };
     manifest.warnings.extend(warnings(&report, totals.local_failures));
+    manifest.warnings.extend(scheduling_warnings(&shared.scheduling()));
     if let Some(told) = without_output(totals, plan) {
         report.no_output = (totals.silent == totals.well).then(|| told.clone());
         manifest.warnings.push(told);
@@ -433,6 +450,26 @@ fn without_output(totals: &Totals, plan: &Plan) -> Option<String> {
             rows.join(", ")
         )
     })
+}
+
+/// What was asked of the system's scheduler and not obtained, or not kept.
+fn scheduling_warnings(seen: &SchedulingSeen) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(why) = &seen.refused {
+        warnings.push(format!(
+            "the real-time class was refused ({why}): sending threads ran in the normal one; give the process CAP_SYS_NICE or raise ulimit -r"
+        ));
+    }
+    if seen.step_downs > 0 {
+        warnings.push(format!(
+            "sending threads gave the real-time class back {} times so as not to starve others: machine.scheduling_changes says when",
+            seen.step_downs
+        ));
+    }
+    if let Some(why) = &seen.unpinned {
+        warnings.push(format!("a thread could not be bound to its cores ({why})"));
+    }
+    warnings
 }
 
 fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {

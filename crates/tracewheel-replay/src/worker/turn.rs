@@ -99,6 +99,7 @@ impl Worker {
         self.do_chores();
         self.poll_woken();
         self.gauge();
+        self.watch_priority();
     }
 
     fn release_due(&mut self) {

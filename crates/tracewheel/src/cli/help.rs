@@ -82,6 +82,8 @@ const REPLAY: Groups = &[
             "spare_connections",
             "workers",
             "test_stall_ms",
+            "realtime",
+            "pin",
         ],
     ),
     ("Result", &["output", "owner", "power_safe", "fidelity", "json"]),

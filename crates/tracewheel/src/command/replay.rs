@@ -339,6 +339,7 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
         Some("cap") => false,
         Some(other) => return Err(Failure::usage(format!("--lengths `{other}` is no rule: exact or cap"))),
     };
+    (config.realtime, config.pin) = (args.realtime, args.pin.clone());
     config.max_connections = args.connections;
     config.spare_connections = args.spare_connections;
     if let Some(word) = &args.connection_use {
