@@ -3,6 +3,7 @@
 mod config;
 mod error;
 mod event;
+mod halting;
 mod histogram;
 mod machine;
 mod manifest;
@@ -17,6 +18,7 @@ mod run;
 mod shared;
 mod stamp;
 mod stop;
+mod sync;
 mod worker;
 
 pub use config::{ConnectionUse, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret};

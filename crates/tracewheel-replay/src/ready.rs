@@ -4,9 +4,10 @@
 //! and wakes the worker: no spawned task, no second queue, no allocation.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Wake, Waker};
+
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// The slots that were woken and not yet polled. Taken and filled by one thread, nearly always: the lock is free.
 #[derive(Debug, Default)]
@@ -77,7 +78,14 @@ impl SlotWaker {
 
     /// The waker for polling the slot. From now on a wake is noted again.
     pub(crate) fn begin_poll(&self) -> &Waker {
-        self.shared.noted.store(false, Ordering::Release);
+        // A swap, not a store: a wake that found the slot noted still must have its bytes seen by the coming poll.
+        self.shared.noted.swap(false, Ordering::AcqRel);
+        &self.waker
+    }
+
+    /// The waker, to be woken by.
+    #[cfg(test)]
+    pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 }
@@ -100,37 +108,41 @@ mod tests {
 
     #[test]
     fn a_slot_is_noted_once_until_it_is_polled() {
-        let queue = ReadyQueue::new();
-        let (one, two) = (SlotWaker::new(1, &queue), SlotWaker::new(2, &queue));
-        let mut woken = VecDeque::new();
-        for waker in [&two, &one, &two] {
-            waker.waker.wake_by_ref();
-        }
-        queue.take(&mut woken);
-        assert_eq!(woken, [2, 1]);
-        two.waker.wake_by_ref();
-        queue.take(&mut woken);
-        assert_eq!(woken, [2, 1], "still noted");
-        two.begin_poll();
-        two.waker.wake_by_ref();
-        queue.take(&mut woken);
-        assert_eq!(woken, [2, 1, 2]);
+        crate::sync::each_interleaving(|| {
+            let queue = ReadyQueue::new();
+            let (one, two) = (SlotWaker::new(1, &queue), SlotWaker::new(2, &queue));
+            let mut woken = VecDeque::new();
+            for waker in [&two, &one, &two] {
+                waker.waker.wake_by_ref();
+            }
+            queue.take(&mut woken);
+            assert_eq!(woken, [2, 1]);
+            two.waker.wake_by_ref();
+            queue.take(&mut woken);
+            assert_eq!(woken, [2, 1], "still noted");
+            two.begin_poll();
+            two.waker.wake_by_ref();
+            queue.take(&mut woken);
+            assert_eq!(woken, [2, 1, 2]);
+        });
     }
 
     #[test]
     fn the_parent_is_woken_once_for_many_slots() {
-        struct Count(std::sync::atomic::AtomicU32);
-        impl Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::SeqCst);
+        crate::sync::each_interleaving(|| {
+            struct Count(std::sync::atomic::AtomicU32);
+            impl Wake for Count {
+                fn wake(self: Arc<Self>) {
+                    self.0.fetch_add(1, Ordering::SeqCst);
+                }
             }
-        }
-        let count = Arc::new(Count(Default::default()));
-        let queue = ReadyQueue::new();
-        let (one, two) = (SlotWaker::new(1, &queue), SlotWaker::new(2, &queue));
-        queue.set_parent(&Waker::from(Arc::clone(&count)));
-        one.waker.wake_by_ref();
-        two.waker.wake_by_ref();
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+            let count = Arc::new(Count(Default::default()));
+            let queue = ReadyQueue::new();
+            let (one, two) = (SlotWaker::new(1, &queue), SlotWaker::new(2, &queue));
+            queue.set_parent(&Waker::from(Arc::clone(&count)));
+            one.waker.wake_by_ref();
+            two.waker.wake_by_ref();
+            assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! What all threads of a run share: the clock, counters, and the word that it is over.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,54 +11,10 @@ use tracewheel_transport::TlsFacts;
 
 use crate::config::RecorderQueue;
 use crate::machine::ThreadTime;
+pub(crate) use crate::halting::{Abort, Halt};
+use crate::halting::{Halting, StartMark};
 use crate::message::RecorderMessage;
 use crate::realtime::SchedulingSeen;
-
-/// Why a run stopped itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Abort {
-    /// The recorder's queue is full.
-    RecorderBehind = 1,
-    /// The recorder or its disk failed.
-    RecorderFailed = 2,
-    /// Too many requests failed in a row, or the target can't be reached.
-    TargetFailing = 3,
-    /// The plan can't be read on.
-    PlanUnreadable = 4,
-    /// A thread of the run died.
-    ThreadDied = 5,
-}
-
-impl Abort {
-    fn from_code(code: u8) -> Option<Self> {
-        [
-            Abort::RecorderBehind,
-            Abort::RecorderFailed,
-            Abort::TargetFailing,
-            Abort::PlanUnreadable,
-            Abort::ThreadDied,
-        ]
-        .into_iter()
-        .find(|abort| *abort as u8 == code)
-    }
-}
-
-/// How a run is being ended; each level includes the ones before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum Halt {
-    /// It is not.
-    Running = 0,
-    /// A person asked for no further releases.
-    Drain = 1,
-    /// The time for draining is over.
-    DrainLimit = 2,
-    /// A person cut it.
-    Cut = 3,
-    /// It stopped itself.
-    Abort = 4,
-}
 
 /// Counters that progress and health read; nothing is decided by them.
 #[derive(Debug, Default)]
@@ -92,13 +48,11 @@ pub(crate) struct Gauges {
 pub(crate) struct Shared {
     pub(crate) clock: Arc<RunClock>,
     pub(crate) gauges: Gauges,
-    abort: AtomicU8,
-    halt: AtomicU8,
+    halting: Halting,
     /// Why a release could not be noted, so that the run had to end.
     departure_failure: Mutex<Option<RecordError>>,
     /// The measured phase has begun: the run clock's value of its time zero.
-    measure_start_ns: AtomicI64,
-    measuring: AtomicBool,
+    measure_start: StartMark,
     /// Smallest and all handshake times seen, for the vantage.
     round_trips_ns: Mutex<Vec<i64>>,
     /// What TLS negotiated, for the manifest.
@@ -130,11 +84,9 @@ impl Shared {
         Arc::new(Shared {
             clock,
             gauges: Gauges::default(),
-            abort: AtomicU8::new(0),
-            halt: AtomicU8::new(Halt::Running as u8),
+            halting: Halting::new(),
             departure_failure: Mutex::new(None),
-            measure_start_ns: AtomicI64::new(0),
-            measuring: AtomicBool::new(false),
+            measure_start: StartMark::new(),
             round_trips_ns: Mutex::new(Vec::new()),
             tls: Mutex::default(),
             connections: Mutex::default(),
@@ -145,8 +97,7 @@ impl Shared {
 
     /// Ends the run for `why`, unless it is being ended for another reason already.
     pub(crate) fn abort(&self, why: Abort) {
-        let _ = self.abort.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
-        self.raise(Halt::Abort);
+        self.halting.abort(why);
     }
 
     /// Ends the run because a release could not be noted.
@@ -162,34 +113,27 @@ impl Shared {
 
     /// Why the run stopped itself, if it did.
     pub(crate) fn aborted(&self) -> Option<Abort> {
-        Abort::from_code(self.abort.load(Ordering::Acquire))
+        self.halting.aborted()
     }
 
     /// Goes to `halt` unless the run has gone further already. Workers see it at their next turn.
     pub(crate) fn raise(&self, halt: Halt) {
-        self.halt.fetch_max(halt as u8, Ordering::AcqRel);
+        self.halting.raise(halt);
     }
 
     /// How the run is being ended.
     pub(crate) fn halt(&self) -> Halt {
-        match self.halt.load(Ordering::Acquire) {
-            0 => Halt::Running,
-            1 => Halt::Drain,
-            2 => Halt::DrainLimit,
-            3 => Halt::Cut,
-            _ => Halt::Abort,
-        }
+        self.halting.level()
     }
 
     /// Says when the measured phase's time zero is.
     pub(crate) fn begin_measuring(&self, at_ns: i64) {
-        self.measure_start_ns.store(at_ns, Ordering::Release);
-        self.measuring.store(true, Ordering::Release);
+        self.measure_start.set(at_ns);
     }
 
     /// The measured phase's time zero, once it is known.
     pub(crate) fn measure_start_ns(&self) -> Option<i64> {
-        self.measuring.load(Ordering::Acquire).then(|| self.measure_start_ns.load(Ordering::Acquire))
+        self.measure_start.get()
     }
 
     /// Notes how long a handshake took.

@@ -1,9 +1,10 @@
 //! How a person ends a replay: the first request drains, the second cuts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
+
+use crate::sync::{AtomicU8, Ordering};
 
 /// How far a stop has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,13 +57,15 @@ mod tests {
 
     #[test]
     fn a_second_stop_cuts_and_a_third_changes_nothing() {
-        let signal = StopSignal::new();
-        let other = signal.clone();
-        assert_eq!(signal.level(), StopLevel::Running);
-        assert_eq!(other.escalate(), StopLevel::Drain);
-        assert_eq!(signal.escalate(), StopLevel::Cut);
-        assert_eq!(signal.escalate(), StopLevel::Cut);
-        signal.raise_to(StopLevel::Drain);
-        assert_eq!(other.level(), StopLevel::Cut);
+        crate::sync::each_interleaving(|| {
+            let signal = StopSignal::new();
+            let other = signal.clone();
+            assert_eq!(signal.level(), StopLevel::Running);
+            assert_eq!(other.escalate(), StopLevel::Drain);
+            assert_eq!(signal.escalate(), StopLevel::Cut);
+            assert_eq!(signal.escalate(), StopLevel::Cut);
+            signal.raise_to(StopLevel::Drain);
+            assert_eq!(other.level(), StopLevel::Cut);
+        });
     }
 }

@@ -11,6 +11,8 @@ mod lifetime;
 mod priority;
 mod reconnect;
 mod send;
+#[cfg(test)]
+mod simulated;
 mod slots;
 mod standing;
 mod tend;

@@ -60,7 +60,7 @@ impl Peak {
 }
 
 /// Connections kept ready beyond the known need, after so many in use at once.
-fn spares(peak: usize) -> usize {
+pub(super) fn spares(peak: usize) -> usize {
     peak.div_ceil(8).clamp(MIN_SPARES, MAX_SPARES)
 }
 
