@@ -113,15 +113,15 @@ mod tests {
             let (one, two) = (SlotWaker::new(1, &queue), SlotWaker::new(2, &queue));
             let mut woken = VecDeque::new();
             for waker in [&two, &one, &two] {
-                waker.waker.wake_by_ref();
+                waker.waker().wake_by_ref();
             }
             queue.take(&mut woken);
             assert_eq!(woken, [2, 1]);
-            two.waker.wake_by_ref();
+            two.waker().wake_by_ref();
             queue.take(&mut woken);
             assert_eq!(woken, [2, 1], "still noted");
             two.begin_poll();
-            two.waker.wake_by_ref();
+            two.waker().wake_by_ref();
             queue.take(&mut woken);
             assert_eq!(woken, [2, 1, 2]);
         });
@@ -140,8 +140,8 @@ mod tests {
             let queue = ReadyQueue::new();
             let (one, two) = (SlotWaker::new(1, &queue), SlotWaker::new(2, &queue));
             queue.set_parent(&Waker::from(Arc::clone(&count)));
-            one.waker.wake_by_ref();
-            two.waker.wake_by_ref();
+            one.waker().wake_by_ref();
+            two.waker().wake_by_ref();
             assert_eq!(count.0.load(Ordering::SeqCst), 1);
         });
     }

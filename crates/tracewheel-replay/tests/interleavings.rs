@@ -1,7 +1,7 @@
 //! Every interleaving of the threads that share a run's small state, by a model checker (loom), memory orders included:
 //! the files themselves are compiled here against its atomics and locks.
 
-#![allow(dead_code)] // Each file is taken whole.
+#![allow(dead_code, unreachable_pub)] // Each file is taken whole.
 #![allow(clippy::unwrap_used)] // In a test an unwrap is an assertion.
 
 use std::collections::VecDeque;

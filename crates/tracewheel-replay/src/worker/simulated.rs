@@ -180,7 +180,8 @@ impl Simulation {
     fn admit(&mut self) {
         while self.waiting < LOOK_AHEAD && self.next_row < self.setting.requests {
             let row = self.next_row;
-            let flight = Flight { row, due_ns: self.planned_ns, retries: 0, connection: None, released: false };
+            let flight =
+                Flight { row, due_ns: self.planned_ns, retries: 0, connection: None, released: false };
             let number = match self.free_flights.pop() {
                 Some(number) => number,
                 None => {
@@ -283,7 +284,10 @@ impl Simulation {
     fn release(&mut self, due_ns: i64, number: u32) {
         let now = self.now();
         let row = self.flight(number).row;
-        assert!((due_ns, row) > self.latest_release || self.flight(number).retries > 0, "planned order is kept");
+        assert!(
+            (due_ns, row) > self.latest_release || self.flight(number).retries > 0,
+            "planned order is kept"
+        );
         if self.flight(number).retries == 0 {
             self.latest_release = (due_ns, row);
             self.seen.last = (due_ns, now);
@@ -427,6 +431,7 @@ fn a_thread_that_is_stopped_now_and_then_sends_late_and_in_order_and_loses_nothi
 /// The whole of it: `cargo test --workspace --locked --lib -- --ignored --nocapture seventeen_million`.
 #[test]
 #[ignore = "17 million requests take a minute or more"]
+#[allow(clippy::print_stdout, reason = "whoever asks for it wants the figures")]
 fn seventeen_million_requests_of_a_day_keep_their_times_in_flat_memory() {
     let setting = Setting {
         seed: 1,
@@ -441,5 +446,5 @@ fn seventeen_million_requests_of_a_day_keep_their_times_in_flat_memory() {
     assert_eq!((seen.latest_ns, seen.connected_at_send), (0, 0), "{seen:?}");
     let [early, late] = seen.resident_bytes;
     assert!(late - early < 4 << 20, "memory grew from {early} to {late} bytes");
-    if std::env::var_os("SIMULATED").is_some() { panic!("{seen:?}"); }
+    println!("{seen:?}");
 }
