@@ -195,7 +195,7 @@ impl Simulation {
             self.next_row += 1;
             let gap = -self.setting.mean_gap_ns as f64 * (1.0 - self.chance()).ln();
             self.planned_ns += gap as i64;
-            if self.next_row % self.setting.pause_every == 0 {
+            if self.next_row.is_multiple_of(self.setting.pause_every) {
                 self.planned_ns += IDLE_NS - 300 * MS + (600.0 * MS as f64 * self.chance()) as i64;
             }
         }
@@ -303,7 +303,7 @@ impl Simulation {
             }
         }
         self.released += 1;
-        if self.setting.stall_every.is_some_and(|every| self.released % every == 0) {
+        if self.setting.stall_every.is_some_and(|every| self.released.is_multiple_of(every)) {
             self.clock.advance_by(40 * MS);
         }
     }
@@ -331,7 +331,7 @@ impl Simulation {
         let flight = self.flight(number);
         (flight.connection, flight.released) = (None, false);
         let (row, retries) = (flight.row, flight.retries);
-        if row % REFUSED == 0 && retries == 0 {
+        if row.is_multiple_of(REFUSED) && retries == 0 {
             let headers = HeaderMap::new();
             let failure = Failure {
                 reason: Reason::RateLimited,
