@@ -10,9 +10,9 @@ use tracewheel_record::manifest::ConnectionOutcome;
 use tracewheel_transport::TlsFacts;
 
 use crate::config::RecorderQueue;
-use crate::machine::ThreadTime;
 pub(crate) use crate::halting::{Abort, Halt};
 use crate::halting::{Halting, StartMark};
+use crate::machine::ThreadTime;
 use crate::message::RecorderMessage;
 use crate::realtime::SchedulingSeen;
 
