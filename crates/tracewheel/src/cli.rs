@@ -58,7 +58,7 @@ pub(crate) struct LogArgs {
 pub(crate) enum Command {
     /// Turn production logs into a timeline (one Parquet file).
     Ingest(IngestArgs),
-    /// Describe a timeline (rates, tokens, burstiness, prefix sharing, oddities), or sum up a run.
+    /// Describe a timeline (rates, tokens, bursts, sharing, oddities) or sum up a run.
     Inspect(InspectArgs),
     /// Serve an LLM endpoint with queue, batching, prefix cache and rate limits.
     Mock(MockArgs),
@@ -68,9 +68,9 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Close a run whose process was killed, and say what is missing from it.
     Recover(RecoverArgs),
-    /// Show the whole way in a minute: a production, its log, a naive bench, a replay, the verdict.
+    /// Show the whole way in a minute: production, log, naive bench, replay, verdict.
     Demo(DemoArgs),
-    /// Measure this machine: which rates it can replay, how exactly, and what to change.
+    /// Measure which rates this machine can replay, how exactly, and what to change.
     Doctor(DoctorArgs),
     /// Print the completion script of a shell.
     Completions(CompletionsArgs),

@@ -11,13 +11,14 @@ fn entry<'a>(comparison: &'a Value, metric: &str, percentile: &str) -> &'a Value
     metric["percentiles"].as_array().unwrap().iter().find(|p| p["percentile"] == percentile).unwrap()
 }
 
-/// Where the replay side's value lies in the baseline's interval: below, inside or above.
+/// Where the replay side's interval lies: wholly below the baseline's, wholly above, or over a part of it at least. An
+/// interval without an end reaches on.
 fn place_in_baseline(entry: &Value) -> std::cmp::Ordering {
-    let value = entry["replay"]["value_ns"].as_i64().unwrap();
-    let interval = &entry["baseline"]["interval"];
-    if value < interval["lo_ns"].as_i64().unwrap() {
+    let end = |side: &str, end: &str| entry[side]["interval"][end].as_i64();
+    let below = |one: Option<i64>, other: Option<i64>| one.zip(other).is_some_and(|(one, other)| one < other);
+    if below(end("replay", "hi_ns"), end("baseline", "lo_ns")) {
         std::cmp::Ordering::Less
-    } else if interval["hi_ns"].as_i64().is_some_and(|hi| value > hi) {
+    } else if below(end("baseline", "hi_ns"), end("replay", "lo_ns")) {
         std::cmp::Ordering::Greater
     } else {
         std::cmp::Ordering::Equal
