@@ -139,6 +139,9 @@ fn timers(findings: &Findings, add: &mut dyn FnMut(Topic, String, &str)) {
         );
     }
     let missed = findings.rates.iter().find(|rate| !rate.kept);
+    if let Some((rate, cause)) = missed.and_then(|rate| Some((rate, rate.causes.first()?))) {
+        add(Topic::Cpu, format!("{} requests a second: {}", rate.per_second, cause.text), &cause.remedy);
+    }
     let plain = |rate: &&Rate| rate.scheduling_class.as_deref().is_none_or(|class| class == "other");
     if let Some(rate) = missed.filter(plain) {
         let (found, remedy) = if findings.limits.realtime == Some(true) {
@@ -238,6 +241,8 @@ fn storage(findings: &Findings, add: &mut dyn FnMut(Topic, String, &str)) {
 
 #[cfg(test)]
 mod tests {
+    use tracewheel_analysis::fidelity::FidelityVerdict;
+
     use super::*;
     use crate::{Disk, Limits, Loopback, Machine, Spread, waits::Wait};
 
@@ -278,6 +283,9 @@ mod tests {
                 achieved_per_second: Some(999.0),
                 lateness: spread(20_000, 200_000),
                 bound_ns: 1_000_000,
+                verdict: Some(FidelityVerdict::Faithful),
+                reason: String::new(),
+                causes: Vec::new(),
                 kept: true,
                 cpu_cores: Some(0.4),
                 steal_percent: Some(0.0),

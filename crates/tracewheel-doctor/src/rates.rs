@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
 use serde::Serialize;
-use tracewheel_analysis::fidelity::DurationSummary;
+use tracewheel_analysis::SummaryOptions;
+use tracewheel_analysis::fidelity::{Cause, FidelityVerdict};
 use tracewheel_record::Run;
 use tracewheel_record::manifest::MachineSection;
 use tracewheel_replay::{ReplayConfig, StopSignal};
@@ -37,9 +38,15 @@ pub struct Rate {
     pub achieved_per_second: Option<f64>,
     /// First byte written − due.
     pub lateness: Spread,
-    /// The lateness that a p99 may have for the rate to count as kept.
+    /// The lateness that a p99 may have in a faithful run.
     pub bound_ns: i64,
-    /// Whether all left and the p99 of the lateness is within the bound.
+    /// How a replay at this rate is judged, as every run is; null where there was no schedule to keep.
+    pub verdict: Option<FidelityVerdict>,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What held requests up, the most frequent first; empty for a faithful run.
+    pub causes: Vec<Cause>,
+    /// Whether the replay was faithful.
     pub kept: bool,
     /// Cores' worth of time that the generator and the endpoint beside it took together; null where the system does
     /// not tell.
@@ -64,30 +71,25 @@ pub(crate) fn try_rate(per_second: u32, options: &Options) -> Result<(Rate, Mach
         .map_err(DoctorError::replay(per_second))?;
     let run = Run::open(&report.run_dir).map_err(DoctorError::replay(per_second))?;
     let machine = run.manifest().machine.clone();
-    let lateness = lateness(&run).map_err(DoctorError::replay(per_second))?;
+    let fidelity = tracewheel_analysis::summarise(&run, &SummaryOptions::default())
+        .map_err(DoctorError::replay(per_second))?
+        .fidelity;
     let (cpu_cores, steal_percent) = shares(&run, machine.cores).map_err(DoctorError::replay(per_second))?;
-    let bound_ns = bound_ns(&offsets);
     let rate = Rate {
         per_second,
         requests: report.counts.planned,
         achieved_per_second: report.achieved_per_s,
-        lateness,
-        bound_ns,
-        kept: report.counts.unsent == 0 && lateness.p99_ns.is_some_and(|p99| p99 <= bound_ns),
+        lateness: fidelity.lateness.into(),
+        bound_ns: fidelity.criteria.lateness_p99_ns.degraded_above,
+        verdict: fidelity.verdict,
+        reason: fidelity.reason,
+        causes: fidelity.causes,
+        kept: fidelity.verdict == Some(FidelityVerdict::Faithful),
         cpu_cores,
         steal_percent,
         scheduling_class: machine.scheduling_class.clone(),
     };
     Ok((rate, machine))
-}
-
-fn lateness(run: &Run) -> Result<Spread, tracewheel_record::RecordError> {
-    let mut late = Vec::new();
-    for attempt in run.attempts_without_events()? {
-        let attempt = attempt?;
-        late.extend(attempt.first_write_ns.map(|written| written - attempt.due_ns));
-    }
-    Ok(DurationSummary::of(late).into())
 }
 
 /// CPU time of the process in cores, and stolen time in percent of the machine.
@@ -110,13 +112,6 @@ fn shares(
     let share = |part: Option<i64>| part.filter(|_| last_ns > 0).map(|part| part as f64 / last_ns as f64);
     let machine = cores.map(f64::from);
     Ok((share(cpu_ns), share(steal_ns).zip(machine).map(|(share, cores)| share / cores * 100.0)))
-}
-
-/// 5 % of the median gap, not below 1 ms and not above 10 ms: what a run counts as faithful by default.
-fn bound_ns(offsets: &[i64]) -> i64 {
-    let gaps = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let median = DurationSummary::of(gaps).p50_ns.unwrap_or(0);
-    (median / 20).clamp(SECOND_NS / 1_000, SECOND_NS / 100)
 }
 
 /// Arrivals by chance: gaps of an exponential distribution, the same in every call.
@@ -171,20 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_follows_the_gap_within_one_and_ten_milliseconds() {
-        assert_eq!(bound_ns(&[0, 100_000_000, 200_000_000]), 5_000_000);
-        assert_eq!(bound_ns(&[0, 1_000, 2_000]), 1_000_000);
-        assert_eq!(bound_ns(&[0, SECOND_NS, 2 * SECOND_NS]), 10_000_000);
-    }
-
-    #[test]
     fn a_rate_is_tried_by_a_whole_replay_that_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { rates: vec![], seconds: 1, dir: dir.path().to_owned() };
         let (rate, machine) = try_rate(50, &options).unwrap();
         assert_eq!((rate.requests, rate.lateness.n), (50, 50));
         assert!(rate.lateness.p50_ns > Some(0) && rate.achieved_per_second > Some(1.0));
-        assert!(machine.kernel.is_some());
+        assert!(machine.kernel.is_some() && rate.verdict.is_some() && rate.bound_ns > 0);
+        assert!(!rate.kept || rate.causes.is_empty());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{Findings, Spread};
+use tracewheel_analysis::fidelity::FidelityVerdict;
+
+use crate::{Findings, Rate, Spread};
 
 impl Findings {
     /// The findings for a person, at most 110 columns wide.
@@ -99,7 +101,7 @@ impl Findings {
     fn write_rates(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\n{:>10}{:>10}{:>14}{:>10}{:>10}{:>12}{:>8}{:>9}  kept",
+            "\n{:>10}{:>10}{:>14}{:>10}{:>10}{:>12}{:>8}{:>9}  verdict",
             "requests/s", "sent/s", "late p50, µs", "p99", "max", "bound p99", "cores", "steal %"
         );
         for rate in &self.rates {
@@ -117,7 +119,7 @@ impl Findings {
                 us(Some(rate.bound_ns)),
                 figure(rate.cpu_cores, 2),
                 figure(rate.steal_percent, 1),
-                if rate.kept { "yes" } else { "no" }
+                judged(rate)
             );
         }
         let last = self.rates.iter().find(|rate| Some(rate.per_second) == self.keeps_per_second);
@@ -158,6 +160,15 @@ fn row(text: &mut String, name: &str, spread: &Spread) {
         us(spread.p99_ns),
         us(spread.max_ns)
     );
+}
+
+/// The verdict, and what held requests up most.
+fn judged(rate: &Rate) -> String {
+    let verdict = rate.verdict.map_or("none", FidelityVerdict::as_str);
+    match rate.causes.first() {
+        Some(cause) => format!("{verdict}: {}", cause.cause.as_str()),
+        None => verdict.to_owned(),
+    }
 }
 
 /// Microseconds, with a digit behind the point where there are fewer than 100.

@@ -411,6 +411,9 @@ pub(crate) struct DoctorArgs {
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub(crate) rates: Vec<u32>,
+    /// A rate to try too; exit with code 31 where it is not kept.
+    #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) require: Option<u32>,
     /// Seconds for each rate.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,

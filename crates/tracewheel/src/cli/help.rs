@@ -94,7 +94,8 @@ const COMPARE: Groups = &[
     ("Result", &["json"]),
 ];
 
-const DOCTOR: Groups = &[("What is measured", &["rates", "seconds", "dir"]), ("Result", &["json"])];
+const DOCTOR: Groups =
+    &[("What is measured", &["rates", "require", "seconds", "dir"]), ("Result", &["json"])];
 
 const RECOVER: Groups = &[("Result", &["timeline", "json"])];
 

@@ -8,14 +8,18 @@ use crate::output::Output;
 
 /// Measures this machine and prints what was found.
 pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
-    let options = Options { rates: args.rates.clone(), seconds: args.seconds, dir: args.dir.clone() };
+    let rates = args.rates.iter().chain(&args.require).copied().collect();
+    let options = Options { rates, seconds: args.seconds, dir: args.dir.clone() };
     let findings = examine(&options, &mut |step| output.note(&told(step))).map_err(failure)?;
     if args.json {
         output.document("1.0", &findings)?;
     } else {
         output.data(&findings.text())?;
     }
-    Ok(Exit::Done)
+    match args.require {
+        Some(rate) if findings.keeps_per_second < Some(rate) => Ok(Exit::Unfaithful),
+        _ => Ok(Exit::Done),
+    }
 }
 
 fn told(step: Step) -> String {
