@@ -58,19 +58,19 @@ pub(crate) struct LogArgs {
 pub(crate) enum Command {
     /// Turn production logs into a timeline (one Parquet file).
     Ingest(IngestArgs),
-    /// Describe a timeline (rates, tokens, bursts, sharing, oddities) or sum up a run.
+    /// Describe the traffic of a timeline, or sum up a run.
     Inspect(InspectArgs),
-    /// Serve an LLM endpoint with queue, batching, prefix cache and rate limits.
+    /// Serve an LLM endpoint: queue, batching, prefix cache, limits.
     Mock(MockArgs),
     /// Replay a timeline against a target and record every token's arrival.
     Replay(Box<ReplayArgs>),
     /// Compare a run with what production recorded, or with another run.
     Compare(CompareArgs),
-    /// Close a run whose process was killed, and say what is missing from it.
+    /// Close the run of a killed process and say what is missing.
     Recover(RecoverArgs),
-    /// Show the whole way in a minute: production, log, naive bench, replay, verdict.
+    /// Show the whole way in a minute: log, naive bench, replay.
     Demo(DemoArgs),
-    /// Measure which rates this machine can replay, how exactly, and what to change.
+    /// Measure which rates this machine can replay and how exactly.
     Doctor(DoctorArgs),
     /// Print the completion script of a shell.
     Completions(CompletionsArgs),
