@@ -23,7 +23,7 @@ use http::HeaderValue;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, RunClock, RunNs, blocking};
-use tracewheel_transport::{Endpoint, Exchange, ExchangeLimits, H1Connection, PreparedRequest};
+use tracewheel_transport::{Endpoint, ExchangeLimits, H1Connection, H1Exchange, PreparedRequest};
 
 use witness::Witness;
 
@@ -107,7 +107,7 @@ async fn own(
     delays
 }
 
-async fn finish(exchange: Exchange, now: RunNs) -> (Delays, Option<H1Connection>) {
+async fn finish(exchange: H1Exchange, now: RunNs) -> (Delays, Option<H1Connection>) {
     let (outcome, connection) = exchange.run().await;
     let at = |stamp: Option<RunNs>| stamp.expect("the request was written").since(now);
     ((at(outcome.writes.first_call_ns), at(outcome.writes.first_ns)), connection)

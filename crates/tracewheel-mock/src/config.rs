@@ -146,10 +146,16 @@ pub struct HttpConfig {
     pub max_body_bytes: u32,
     /// Whether a request without an `authorization` header is refused with 401.
     pub require_authorization: bool,
-    /// A connection ends with so many answers; the last one says `connection: close`. Absent: never.
+    /// A connection ends with so many answers; the last one says `connection: close` (HTTP/2: GOAWAY). Absent: never.
     pub close_after_answers: Option<NonZeroU32>,
     /// A connection without a request under way is closed without a word after so long, milliseconds. Absent: never.
     pub idle_close_ms: Option<NonZeroU32>,
+    /// HTTP/2: streams at once on one connection, as its SETTINGS say.
+    pub max_concurrent_streams: NonZeroU32,
+    /// PEM file of a certificate: HTTPS is served, HTTP/2 or HTTP/1.1 by ALPN. With `tls_key`.
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file of its key.
+    pub tls_key: Option<PathBuf>,
 }
 
 /// What happens to a connection beyond the limit.
@@ -208,6 +214,9 @@ impl Default for CacheConfig {
     }
 }
 
+/// The usual of proxies.
+const MAX_CONCURRENT_STREAMS: NonZeroU32 = NonZeroU32::new(128).expect("128 is not zero");
+
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
@@ -217,6 +226,9 @@ impl Default for HttpConfig {
             require_authorization: false,
             close_after_answers: None,
             idle_close_ms: None,
+            max_concurrent_streams: MAX_CONCURRENT_STREAMS,
+            tls_cert: None,
+            tls_key: None,
         }
     }
 }
@@ -298,6 +310,10 @@ impl MockConfig {
         at_least("cache.block_tokens", self.cache.block_tokens, 1)?;
         at_least("http.max_connections", self.http.max_connections, 1)?;
         at_least("http.max_body_bytes", self.http.max_body_bytes, 1)?;
+        if self.http.tls_cert.is_some() != self.http.tls_key.is_some() {
+            let why = "needs both a certificate and its key".to_owned();
+            return Err(ConfigError::Impossible { field: "http.tls_cert", why });
+        }
         let limits = &self.limits;
         burst_has_budget(
             "limits.request_burst",

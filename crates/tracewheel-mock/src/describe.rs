@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::config::{FaultRule, MockConfig, OverLimit, Point, TimeOfDay, Variation};
+use crate::config::{FaultRule, HttpConfig, MockConfig, OverLimit, Point, TimeOfDay, Variation};
 use crate::engine::step_time::StepTime;
 use crate::engine::tenants::Curve;
 
@@ -283,6 +283,13 @@ impl MockConfig {
         }
         if let Some(idle) = http.idle_close_ms {
             line(text, format_args!("a connection that is idle for {idle} ms is closed without a word"));
+        }
+        if http.max_concurrent_streams != HttpConfig::default().max_concurrent_streams {
+            let streams = http.max_concurrent_streams;
+            line(text, format_args!("at most {streams} streams at once on an HTTP/2 connection"));
+        }
+        if let Some(certificate) = &http.tls_cert {
+            line(text, format_args!("HTTPS, with the certificate {}", certificate.display()));
         }
     }
 

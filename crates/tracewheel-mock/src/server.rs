@@ -24,6 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use tracewheel_clock::{Clock, PreciseWaiter, RunClock, WaiterOptions};
+use tracewheel_net::tls::{TlsConfigError, TlsServer};
 use tracewheel_net::{NetError, StampedListener};
 
 use self::accept::Acceptor;
@@ -48,6 +49,9 @@ pub enum MockError {
     /// The address could not be listened on.
     #[error("the mock can't be had at this address: give another, or port 0 for a free one")]
     Listen(#[from] NetError),
+    /// The certificate or its key can't be used.
+    #[error("the mock can't serve HTTPS")]
+    Tls(#[from] TlsConfigError),
     /// A thread, a runtime or a timer was refused.
     #[error("the mock can't run: {what} failed")]
     System {
@@ -101,6 +105,7 @@ impl Mock {
     /// The configuration is impossible, the address or a log file can't be had, or the system refuses a thread or timer.
     pub fn bind(config: MockConfig, addr: SocketAddr, clock: Arc<RunClock>) -> Result<Self, MockError> {
         config.validate()?;
+        let tls = tls(&config)?;
         let (sink, receiver) = log::channel();
         let (stop, stopped) = oneshot::channel();
         let (ready, became_ready) = sync_channel(1);
@@ -108,7 +113,7 @@ impl Mock {
         let of_server = Arc::clone(&clock);
         let server = std::thread::Builder::new()
             .name("mock".to_owned())
-            .spawn(move || serve(served, addr, of_server, sink, &ready, stopped))
+            .spawn(move || serve(served, tls, addr, of_server, sink, &ready, stopped))
             .map_err(|source| MockError::System { what: "starting a thread", source })?;
         let Ok(local_addr) = became_ready.recv() else {
             // The thread ended before it served.
@@ -168,6 +173,7 @@ fn join(server: JoinHandle<Result<MockSummary, MockError>>) -> Result<MockSummar
 /// The server's thread.
 fn serve(
     config: MockConfig,
+    tls: Option<TlsServer>,
     addr: SocketAddr,
     clock: Arc<RunClock>,
     sink: LogSink,
@@ -180,7 +186,7 @@ fn serve(
     let accepted = Rc::new(Cell::new(0));
     let stopping = Rc::new(Cell::new(false));
     let service =
-        Service::new(config, Rc::clone(&hub), Arc::clone(&clock), sink.clone(), Rc::clone(&stopping));
+        Service::new(config, tls, Rc::clone(&hub), Arc::clone(&clock), sink.clone(), Rc::clone(&stopping));
     let result = runtime.block_on(local.run_until(async {
         let listener = StampedListener::bind(addr, Arc::clone(&clock))?;
         let local_addr = listener.local_addr().map_err(system("naming the address"))?;
@@ -208,6 +214,12 @@ fn serve(
         faults: service.fault_effects(),
         dropped_log_lines: sink.dropped(),
     })
+}
+
+/// What HTTPS is served with, where it is.
+fn tls(config: &MockConfig) -> Result<Option<TlsServer>, TlsConfigError> {
+    let files = config.http.tls_cert.as_ref().zip(config.http.tls_key.as_ref());
+    files.map(|(cert, key)| TlsServer::from_files(cert, key, &["h2", "http/1.1"])).transpose()
 }
 
 fn runtime() -> Result<Runtime, MockError> {

@@ -19,10 +19,12 @@ mod client;
 mod error;
 mod records;
 mod roots;
+mod server;
 mod stream;
 
 pub use certificate::CertificateFacts;
 pub use client::TlsClient;
 pub use error::{TlsConfigError, TlsError, TlsErrorKind};
 pub use roots::TlsRoots;
+pub use server::TlsServer;
 pub use stream::{TlsFacts, TlsStream};

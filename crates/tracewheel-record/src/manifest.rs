@@ -97,7 +97,7 @@ pub enum RunState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProtocolSection {
-    /// HTTP version asked for (`h1`, `h2`, `h2c`).
+    /// HTTP version spoken: `h1`, `h2`, `h2c` (HTTP/2 without TLS), or `h1, h2`.
     pub http: Option<String>,
     /// Provider dialect, for example `openai-chat`.
     pub provider: Option<String>,

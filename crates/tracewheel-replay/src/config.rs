@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tracewheel_protocol::{LimitField, TokenDetail};
 use tracewheel_record::manifest::FidelityBounds;
+use tracewheel_transport::HttpChoice;
 use tracewheel_workload::CacheMode;
 
 use crate::retry::RetryPolicy;
@@ -24,6 +25,8 @@ pub struct ReplayConfig {
     pub ca_file: Option<PathBuf>,
     /// Name that the target's certificate must be for, where it is not the host of the target; also sent as SNI.
     pub tls_name: Option<String>,
+    /// Which HTTP is spoken.
+    pub http: HttpVersion,
     /// Name of the provider that renders requests and reads answers (`openai-chat`, `openai-completions`).
     pub provider: String,
     /// Model asked for in every request; without it each request's recorded model is asked for.
@@ -79,6 +82,8 @@ pub struct ReplayConfig {
     pub max_connections: Option<u32>,
     /// Whether a connection carries one request or many.
     pub connection_use: ConnectionUse,
+    /// HTTP/2: requests at once on one connection, at most; the target may allow fewer.
+    pub http2_streams: u32,
     /// Connections kept ready beyond those that the next requests need. `None`: an eighth of the most that were in use
     /// at once lately, 2 to 32 for each sending thread.
     pub spare_connections: Option<u32>,
@@ -108,6 +113,7 @@ impl Default for ReplayConfig {
             target: String::new(),
             ca_file: None,
             tls_name: None,
+            http: HttpVersion::Auto,
             provider: "openai-chat".to_owned(),
             model: None,
             run_name: "run".to_owned(),
@@ -135,6 +141,7 @@ impl Default for ReplayConfig {
             warm_connections: None,
             max_connections: None,
             connection_use: ConnectionUse::Reuse,
+            http2_streams: 100,
             spare_connections: None,
             prime_concurrency: 4,
             give_up_after_failures: Some(1_000),
@@ -144,6 +151,36 @@ impl Default for ReplayConfig {
             secret: None,
             owner: None,
             scenario: None,
+        }
+    }
+}
+
+/// Which HTTP is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum HttpVersion {
+    /// With `https` what the target chooses by ALPN, HTTP/2 if it can; with `http` HTTP/1.1.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// HTTP/1.1.
+    #[serde(rename = "1.1")]
+    Http1,
+    /// HTTP/2: with `https` by ALPN, with `http` by prior knowledge.
+    #[serde(rename = "2")]
+    Http2,
+}
+
+impl HttpVersion {
+    /// Every choice, with its word.
+    pub const ALL: [(&'static str, HttpVersion); 3] =
+        [("auto", HttpVersion::Auto), ("1.1", HttpVersion::Http1), ("2", HttpVersion::Http2)];
+
+    /// As the transport takes it.
+    pub(crate) fn choice(self) -> HttpChoice {
+        match self {
+            HttpVersion::Auto => HttpChoice::Auto,
+            HttpVersion::Http1 => HttpChoice::Http1,
+            HttpVersion::Http2 => HttpChoice::Http2,
         }
     }
 }

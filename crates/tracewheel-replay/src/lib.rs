@@ -21,7 +21,7 @@ mod stop;
 mod sync;
 mod worker;
 
-pub use config::{ConnectionUse, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret};
+pub use config::{ConnectionUse, HttpVersion, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret};
 pub use error::{ErrorClass, ReplayError};
 pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};
 pub use report::{Counts, FirstFailure, Quantiles, RunReport};

@@ -49,7 +49,8 @@ impl Known<'_> {
             target: self.target(),
             vantage: VantageSection { hostname: machine::hostname(), ..VantageSection::default() },
             protocol: ProtocolSection {
-                http: Some("h1".to_owned()),
+                // Known once a connection stands.
+                http: None,
                 provider: Some(self.provider.name().to_owned()),
                 operations: vec![self.provider.operation().as_str().to_owned()],
             },
@@ -248,6 +249,7 @@ pub(crate) fn complete(
     if let Some(section) = &mut manifest.tls {
         complete_tls(section, &shared.tls());
     }
+    manifest.protocol.http = shared.http().spoken(manifest.tls.is_some()).map(str::to_owned);
     let round_trips = shared.round_trips();
     let vantage = &mut manifest.vantage;
     vantage.round_trip_min_ns = round_trips.first().copied();

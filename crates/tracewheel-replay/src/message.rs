@@ -83,6 +83,8 @@ impl EndedAttempt {
 pub(crate) struct UsedConnection {
     /// Its number within the run.
     pub(crate) number: u32,
+    /// Whether it speaks HTTP/2.
+    pub(crate) http2: bool,
     /// Whether it had carried an exchange before.
     pub(crate) reused: bool,
     /// Before the system was asked to connect.

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     round_trips_ns: Mutex<Vec<i64>>,
     /// What TLS negotiated, for the manifest.
     tls: Mutex<TlsSeen>,
+    /// Which HTTP was spoken.
+    http: Mutex<HttpSeen>,
     /// What the workers saw of their connections, each when it ends.
     connections: Mutex<ConnectionOutcome>,
     /// The sending threads, and what those that ended had had of the CPUs.
@@ -76,6 +78,27 @@ pub(crate) struct TlsSeen {
     pub(crate) resumed: u64,
 }
 
+/// Which HTTP was spoken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HttpSeen {
+    /// HTTP/1.1 was.
+    http1: bool,
+    /// HTTP/2: the smallest number of requests at once that a connection carries.
+    streams: Option<u32>,
+}
+
+impl HttpSeen {
+    /// The words of the manifest; `None` where no connection was made.
+    pub(crate) fn spoken(self, tls: bool) -> Option<&'static str> {
+        match (self.http1, self.streams) {
+            (true, Some(_)) => Some("h1, h2"),
+            (true, None) => Some("h1"),
+            (false, Some(_)) => Some(if tls { "h2" } else { "h2c" }),
+            (false, None) => None,
+        }
+    }
+}
+
 /// Handshakes kept for the vantage.
 const ROUND_TRIPS: usize = 4096;
 
@@ -89,6 +112,7 @@ impl Shared {
             measure_start: StartMark::new(),
             round_trips_ns: Mutex::new(Vec::new()),
             tls: Mutex::default(),
+            http: Mutex::default(),
             connections: Mutex::default(),
             senders: Mutex::default(),
             scheduling: Mutex::default(),
@@ -153,6 +177,21 @@ impl Shared {
         }
     }
 
+    /// A connection was made that carries so many requests at once.
+    pub(crate) fn note_http(&self, http2: bool, lanes: u32) {
+        let mut seen = self.http.lock().unwrap_or_else(PoisonError::into_inner);
+        if http2 {
+            seen.streams = Some(seen.streams.map_or(lanes, |known| known.min(lanes)));
+        } else {
+            seen.http1 = true;
+        }
+    }
+
+    /// Which HTTP was spoken.
+    pub(crate) fn http(&self) -> HttpSeen {
+        *self.http.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What was seen of TLS.
     pub(crate) fn tls(&self) -> TlsSeen {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -179,6 +218,7 @@ impl Shared {
         ConnectionOutcome {
             opened: self.gauges.connections_opened.load(Ordering::Relaxed),
             moved: self.gauges.stale_connections.load(Ordering::Relaxed),
+            streams: self.http().streams,
             ..seen
         }
     }

@@ -29,7 +29,7 @@ use http::{HeaderMap, HeaderValue};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, PreciseWaiter, WaiterOptions};
 use tracewheel_record::DepartureLog;
-use tracewheel_transport::{ConnectErrorKind, ExchangeLimits, TlsClient};
+use tracewheel_transport::{ConnectErrorKind, ExchangeLimits, H2Options, HttpChoice, TlsClient};
 use tracewheel_wheel::Wheel;
 
 use crate::config::ConnectionUse;
@@ -53,10 +53,23 @@ pub(crate) struct Target {
     pub(crate) addr: SocketAddr,
     /// `None` for plain HTTP.
     pub(crate) tls: Option<TlsClient>,
+    /// Which HTTP is spoken, and how HTTP/2 is used.
+    pub(crate) http: HttpChoice,
+    pub(crate) h2: H2Options,
     pub(crate) host: HeaderValue,
     /// Headers of every request, for streamed and for plain answers. The authorization among them is marked sensitive.
     pub(crate) streamed: HeaderMap,
     pub(crate) plain: HeaderMap,
+}
+
+impl Target {
+    /// Requests at once that a connection carries, where that is known before there is one.
+    fn lanes_ahead(&self) -> Option<usize> {
+        match (self.http, &self.tls) {
+            (HttpChoice::Http1, _) | (HttpChoice::Auto, None) => Some(1),
+            (HttpChoice::Http2, _) | (HttpChoice::Auto, Some(_)) => None,
+        }
+    }
 }
 
 /// The rules of a run, as its workers keep them.
@@ -84,7 +97,11 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Open so many connections.
-    Warm { connections: u32 },
+    Warm {
+        connections: u32,
+        /// Room for so many requests will do: a connection that carries many is opened once for them.
+        as_room: bool,
+    },
     /// Send what comes out of an inbox, until it is closed and all is done.
     Phase {
         /// Rendered requests.

@@ -1,21 +1,19 @@
 //! One kept connection, polled by whoever uses it.
 
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use tracewheel_clock::{Clock, RunClock, RunNs};
-use tracewheel_net::tls::{TlsClient, TlsFacts, TlsStream};
-use tracewheel_net::{ReadStamp, StampedStream, StreamStamps};
+use tracewheel_clock::{RunClock, RunNs};
+use tracewheel_net::tls::{TlsClient, TlsFacts};
+use tracewheel_net::{ReadStamp, StreamStamps};
 
 use crate::error::ConnectError;
-use crate::exchange::{Exchange, ExchangeLimits};
+use crate::exchange::{ExchangeLimits, H1Exchange};
 use crate::h1::HeadReader;
 use crate::io::{Outgoing, Stream, with_scratch};
+use crate::opening;
 use crate::request::PreparedRequest;
 
 /// When a connection was made.
@@ -34,74 +32,6 @@ impl ConnectStamps {
     pub fn ready_ns(&self) -> RunNs {
         self.tls_ns.unwrap_or(self.connected_ns)
     }
-}
-
-type OpeningFuture = Pin<Box<dyn Future<Output = Result<H1Connection, ConnectError>> + Send>>;
-
-/// A connection being made. Dropping it gives it up.
-pub struct Opening {
-    future: OpeningFuture,
-    tcp_stands: Arc<AtomicBool>,
-}
-
-impl std::fmt::Debug for Opening {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opening").field("tcp_stands", &self.tcp_stands()).finish_non_exhaustive()
-    }
-}
-
-impl Opening {
-    fn new(addr: SocketAddr, tls: Option<TlsClient>, clock: Arc<RunClock>) -> Self {
-        let tcp_stands = Arc::new(AtomicBool::new(false));
-        let future = Box::pin(open(addr, tls, clock, Arc::clone(&tcp_stands)));
-        Opening { future, tcp_stands }
-    }
-
-    /// One that fails with `error`: for a caller that knows that it would.
-    pub fn failed(error: ConnectError) -> Self {
-        Opening { future: Box::pin(std::future::ready(Err(error))), tcp_stands: Arc::default() }
-    }
-
-    /// Whether TCP stands and TLS is being shaken hands about: what a time-out has to say.
-    pub fn tcp_stands(&self) -> bool {
-        self.tcp_stands.load(Ordering::Relaxed)
-    }
-}
-
-impl Future for Opening {
-    type Output = Result<H1Connection, ConnectError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.future.as_mut().poll(cx)
-    }
-}
-
-async fn open(
-    addr: SocketAddr,
-    tls: Option<TlsClient>,
-    clock: Arc<RunClock>,
-    tcp_stands: Arc<AtomicBool>,
-) -> Result<H1Connection, ConnectError> {
-    let start_ns = clock.now();
-    let stream = StampedStream::connect(addr, Arc::clone(&clock)).await.map_err(|error| {
-        let system = error.io();
-        let source = match system.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(system.kind(), system.to_string()),
-        };
-        ConnectError::from(source)
-    })?;
-    tcp_stands.store(true, Ordering::Relaxed);
-    let mut connect = ConnectStamps { start_ns, connected_ns: clock.now(), tls_ns: None };
-    let stream = match tls {
-        None => Stream::Plain(stream),
-        Some(client) => {
-            let tls = TlsStream::connect(stream, &client).await.map_err(ConnectError::from)?;
-            connect.tls_ns = Some(clock.now());
-            Stream::Tls(Box::new(tls))
-        }
-    };
-    H1Connection::over(stream, connect, clock).await
 }
 
 /// An HTTP/1.1 connection between exchanges. Whoever keeps it should poll it ([`Self::poll_idle`]) whenever it is
@@ -135,19 +65,26 @@ impl H1Connection {
     ///
     /// # Errors
     /// The target can't be reached, or this machine has no port or file descriptor left.
-    pub fn open(addr: SocketAddr, clock: Arc<RunClock>) -> Opening {
-        Opening::new(addr, None, clock)
+    pub async fn open(addr: SocketAddr, clock: Arc<RunClock>) -> Result<H1Connection, ConnectError> {
+        let (stream, connect) = opening::connect(addr, None, &clock, &opening::Progress::default()).await?;
+        H1Connection::over(stream, connect, clock).await
     }
 
     /// Connects to `addr` and shakes hands. As [`Self::open`] otherwise.
     ///
     /// # Errors
     /// As [`Self::open`]; besides, the handshake failed.
-    pub fn open_tls(addr: SocketAddr, tls: TlsClient, clock: Arc<RunClock>) -> Opening {
-        Opening::new(addr, Some(tls), clock)
+    pub async fn open_tls(
+        addr: SocketAddr,
+        tls: TlsClient,
+        clock: Arc<RunClock>,
+    ) -> Result<H1Connection, ConnectError> {
+        let (stream, connect) =
+            opening::connect(addr, Some(&tls), &clock, &opening::Progress::default()).await?;
+        H1Connection::over(stream, connect, clock).await
     }
 
-    async fn over(
+    pub(crate) async fn over(
         stream: Stream,
         connect: ConnectStamps,
         clock: Arc<RunClock>,
@@ -187,15 +124,15 @@ impl H1Connection {
     }
 
     /// Hands the request to the connection with the valve shut: everything up to the write call can now happen by
-    /// [`Exchange::poll_armed`], and nothing leaves before [`Exchange::release`].
-    pub fn arm(mut self, request: PreparedRequest, limits: ExchangeLimits) -> Exchange {
+    /// [`H1Exchange::poll_armed`], and nothing leaves before [`H1Exchange::release`].
+    pub fn arm(mut self, request: PreparedRequest, limits: ExchangeLimits) -> H1Exchange {
         let mut stray = Vec::<ReadStamp>::new();
         self.stamps.drain_reads(&mut stray);
         self.stamps.begin_exchange();
         self.head.clear();
         self.exchanges = self.exchanges.saturating_add(1);
         let outgoing = Outgoing::new(&request);
-        Exchange::new(self, request, outgoing, limits)
+        H1Exchange::new(self, request, outgoing, limits)
     }
 
     /// When the connection was made.

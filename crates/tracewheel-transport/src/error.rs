@@ -32,6 +32,14 @@ pub enum ConnectErrorKind {
     Tls(TlsErrorKind),
     /// TCP stood, and the TLS handshake was not over in time.
     TlsTimedOut,
+    /// HTTP/2 was asked for, and the peer speaks only HTTP/1.1.
+    Http1Only,
+    /// HTTP/2 was asked for without TLS, and the peer answered with TLS.
+    TlsExpected,
+    /// HTTP/2 was asked for, and the peer closed the connection, refused it or spoke something else.
+    Http2Refused,
+    /// TCP stood (and TLS, where it is spoken), and the peer's part of HTTP/2's beginning did not come in time.
+    Http2TimedOut,
     /// Anything else.
     Other,
 }
@@ -47,6 +55,10 @@ impl ConnectErrorKind {
             ConnectErrorKind::LocalLimit => "local limit",
             ConnectErrorKind::Tls(kind) => kind.as_str(),
             ConnectErrorKind::TlsTimedOut => "TLS handshake timed out",
+            ConnectErrorKind::Http1Only => "HTTP/1.1 only",
+            ConnectErrorKind::TlsExpected => "TLS answer to plain HTTP/2",
+            ConnectErrorKind::Http2Refused => "HTTP/2 refused",
+            ConnectErrorKind::Http2TimedOut => "HTTP/2 beginning timed out",
             ConnectErrorKind::Other => "other",
         }
     }
@@ -118,8 +130,33 @@ pub enum ExchangeErrorKind {
     HeadTooLarge,
     /// The answer's body is larger than the limit, or came in more reads than the limit.
     BodyTooLarge,
+    /// The peer refused the stream and says so: nothing of the request was looked at.
+    StreamRefused,
+    /// The peer reset the stream.
+    StreamReset(StreamCode),
+    /// The request can't be said in HTTP/2.
+    Unsendable,
     /// The caller gave up: a time-out, a cancellation, the end of the run.
     Aborted,
+}
+
+/// Why the peer reset a stream, by its code (RFC 9113, section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamCode {
+    /// `PROTOCOL_ERROR`.
+    Protocol,
+    /// `INTERNAL_ERROR`.
+    Internal,
+    /// `FLOW_CONTROL_ERROR`.
+    FlowControl,
+    /// `CANCEL`.
+    Cancel,
+    /// `ENHANCE_YOUR_CALM`.
+    Calm,
+    /// `HTTP_1_1_REQUIRED`.
+    Http1Required,
+    /// Any other; the detail names it.
+    Other,
 }
 
 impl ExchangeErrorKind {
@@ -136,8 +173,16 @@ impl ExchangeErrorKind {
             ExchangeErrorKind::BadFraming => "bad body framing",
             ExchangeErrorKind::HeadTooLarge => "head too large",
             ExchangeErrorKind::BodyTooLarge => "body too large",
+            ExchangeErrorKind::StreamRefused => "stream refused",
+            ExchangeErrorKind::StreamReset(_) => "stream reset",
+            ExchangeErrorKind::Unsendable => "unsendable request",
             ExchangeErrorKind::Aborted => "aborted",
         }
+    }
+
+    /// Whether the peer said so in a frame for the stream, so that the end has that read's stamp.
+    pub(crate) fn is_said_by_peer(self) -> bool {
+        matches!(self, ExchangeErrorKind::StreamReset(_))
     }
 }
 
@@ -157,7 +202,7 @@ pub(crate) fn foreign(greeting: &[u8]) -> Option<(ExchangeErrorKind, &'static st
         // A SETTINGS or GOAWAY frame on stream 0.
         [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..] => Some((
             ExchangeErrorKind::AnsweredHttp2,
-            "the port speaks HTTP/2 only: HTTP/1.1 is what tracewheel speaks",
+            "the port speaks HTTP/2 without TLS: ask for it (--http 2)",
         )),
         _ => None,
     }

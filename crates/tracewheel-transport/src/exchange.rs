@@ -80,7 +80,8 @@ pub struct ExchangeOutcome {
     pub writes: WriteMarks,
     /// The answer's head, if it came.
     pub response: Option<Response>,
-    /// All reads of the exchange, oldest first. The first is the one that brought the answer's first byte.
+    /// All reads of the exchange, oldest first. The first is the one that brought the answer's first byte. Of a stream of
+    /// HTTP/2 those that brought bytes of its frames, and so many bytes.
     pub reads: Vec<ReadStamp>,
     /// Which read brought which part of the body; strictly ascending in both fields' order.
     pub marks: Vec<BodyMark>,
@@ -92,6 +93,11 @@ pub struct ExchangeOutcome {
     pub error: Option<ExchangeError>,
     /// Whether the connection can carry another exchange.
     pub reusable: bool,
+    /// The stream of an HTTP/2 connection.
+    pub stream: Option<u32>,
+    /// How long the request waited for the peer's window, from when that was found shut until the last byte left (or the
+    /// end, where it never did). `None` where it did not wait; HTTP/2 only.
+    pub window_wait_ns: Option<i64>,
     /// What the answer holds of the budget for all of them.
     pub held: Held,
 }
@@ -112,7 +118,7 @@ enum State {
 }
 
 /// One request and its answer on one connection. Dropping it closes the connection.
-pub struct Exchange {
+pub struct H1Exchange {
     connection: H1Connection,
     /// Until all of it was written.
     request: Option<PreparedRequest>,
@@ -131,9 +137,9 @@ pub struct Exchange {
     outcome: ExchangeOutcome,
 }
 
-impl std::fmt::Debug for Exchange {
+impl std::fmt::Debug for H1Exchange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Exchange")
+        f.debug_struct("H1Exchange")
             .field("connection", &self.connection)
             .field("released", &self.released)
             .field("reads", &self.outcome.reads.len())
@@ -141,7 +147,7 @@ impl std::fmt::Debug for Exchange {
     }
 }
 
-impl Exchange {
+impl H1Exchange {
     pub(crate) fn new(
         connection: H1Connection,
         request: PreparedRequest,
@@ -149,7 +155,7 @@ impl Exchange {
         limits: ExchangeLimits,
     ) -> Self {
         let held = Held::of(limits.budget.clone());
-        Exchange {
+        H1Exchange {
             connection,
             request: Some(request),
             outgoing,
@@ -169,6 +175,8 @@ impl Exchange {
                 end_ns: None,
                 error: None,
                 reusable: false,
+                stream: None,
+                window_wait_ns: None,
                 held,
             },
         }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 exchanges and connections with a stamp at every milestone; knows nothing of LLMs.
+//! HTTP/1.1 and HTTP/2 exchanges and connections with a stamp at every milestone; knows nothing of LLMs.
 //!
 //! Three things set this apart from a pooled client:
 //!
@@ -12,20 +12,27 @@
 //!
 //! Time-outs come from outside: a caller that has waited long enough calls [`Exchange::abort`]. No timer runs here.
 
+mod answer;
 mod budget;
 mod connection;
 mod endpoint;
 mod error;
 mod exchange;
 mod h1;
+mod h2;
 mod io;
+mod lane;
+mod opening;
 mod request;
 
 pub use crate::budget::{BodyBudget, Held};
-pub use crate::connection::{ConnectStamps, H1Connection, Opening};
+pub use crate::connection::{ConnectStamps, H1Connection};
 pub use crate::endpoint::{Endpoint, EndpointError};
-pub use crate::error::{ConnectError, ConnectErrorKind, ExchangeError, ExchangeErrorKind};
-pub use crate::exchange::{BodyMark, Exchange, ExchangeLimits, ExchangeOutcome, Response};
+pub use crate::error::{ConnectError, ConnectErrorKind, ExchangeError, ExchangeErrorKind, StreamCode};
+pub use crate::exchange::{BodyMark, ExchangeLimits, ExchangeOutcome, H1Exchange, Response};
+pub use crate::h2::{H2Connection, H2Exchange, H2Lane, H2Options};
+pub use crate::lane::{Exchange, Lane};
+pub use crate::opening::{HttpChoice, Opened, Opening, Way};
 pub use crate::request::PreparedRequest;
 pub use tracewheel_net::tls::{
     CertificateFacts, TlsClient, TlsConfigError, TlsErrorKind, TlsFacts, TlsRoots,

@@ -15,8 +15,8 @@ use std::task::Poll;
 use bytes::Bytes;
 use tracewheel_clock::{Clock, RunClock};
 use tracewheel_transport::{
-    ConnectError, ConnectErrorKind, Endpoint, ExchangeErrorKind, ExchangeLimits, H1Connection,
-    PreparedRequest, TlsClient, TlsErrorKind, TlsRoots,
+    ConnectError, ConnectErrorKind, Endpoint, ExchangeErrorKind, ExchangeLimits, H1Connection, H2Options,
+    HttpChoice, Opening, PreparedRequest, TlsClient, TlsErrorKind, TlsRoots, Way,
 };
 
 use pki::{Authority, Identity};
@@ -278,19 +278,22 @@ async fn a_handshake_that_the_peer_ends_is_told_by_how() {
     let h2_only = authority.issue(&[NAME]).server_of(rustls::ALL_VERSIONS, &[b"h2"]);
     let server = serve_over(Some(h2_only), vec![vec![Read(0)]]);
     let (kind, said) = refused(server.addr, &client).await;
-    assert_eq!(kind, TlsErrorKind::Alert);
-    assert!(said.contains("HTTP/2"), "{said}");
+    assert_eq!(kind, TlsErrorKind::NoProtocol);
+    assert!(said.contains("another HTTP"), "{said}");
 }
 
 #[tokio::test]
 async fn a_connection_that_hangs_in_the_handshake_says_that_tcp_stood() {
     let authority = Authority::new();
     let server = serve(vec![vec![Wait]]);
-    let mut opening = H1Connection::open_tls(server.addr, client(authority.pem(), NAME), RunClock::start());
-    assert!(!opening.tcp_stands());
+    let tls = Some(client(authority.pem(), NAME));
+    let way = Way { addr: server.addr, tls, http: HttpChoice::Http1, h2: H2Options::default() };
+    let mut opening = Opening::new(way, RunClock::start());
+    assert_eq!(opening.timed_out_as(), ConnectErrorKind::TimedOut);
     poll_fn(|cx| {
         assert!(std::pin::Pin::new(&mut opening).poll(cx).is_pending());
-        if opening.tcp_stands() { Poll::Ready(()) } else { Poll::Pending }
+        let stands = opening.timed_out_as() == ConnectErrorKind::TlsTimedOut;
+        if stands { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     drop(opening);

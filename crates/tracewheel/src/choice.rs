@@ -62,6 +62,11 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             ("exact", "`ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey"),
             ("cap", "only the limit is sent; hosted APIs refuse more"),
         ]),
+        ("replay", "http") => of(&[
+            ("auto", "over https what the target chooses, HTTP/2 if it can; over http 1.1"),
+            ("1.1", "one request at a time on a connection"),
+            ("2", "many; over http by prior knowledge (h2c)"),
+        ]),
         ("replay", "connection_use") => of(&[
             ("reuse", "one request after another, as SDKs keep their connections"),
             ("per-request", "each request has a connection of its own, opened before it is due"),

@@ -87,7 +87,11 @@ impl Command {
                 (named, vec![&args.rejects, &args.key_file, &args.temp_dir])
             }
             Self::Inspect(args) => (vec![&args.input], vec![]),
-            Self::Mock(args) => (vec![], vec![&args.config, &args.gateway_log, &args.witness_log]),
+            Self::Mock(args) => {
+                let of_tls = [&args.tls_cert, &args.tls_key];
+                let others = [&args.config, &args.gateway_log, &args.witness_log];
+                (vec![], others.into_iter().chain(of_tls).collect())
+            }
             Self::Replay(args) => (
                 vec![],
                 vec![&args.timeline, &args.scenario, &args.api_key_file, &args.ca_file, &args.output],
@@ -206,6 +210,12 @@ pub(crate) struct MockArgs {
     /// Write the witness log: kernel arrival stamps and the write time of every chunk.
     #[arg(long, value_name = "FILE")]
     pub(crate) witness_log: Option<PathBuf>,
+    /// Serve HTTPS with this PEM certificate, HTTP/2 or HTTP/1.1 by ALPN.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Print the model in words, with the figures that follow from it, and exit.
     #[arg(long)]
     pub(crate) describe: bool,
@@ -229,7 +239,7 @@ pub(crate) struct ReplayArgs {
     /// Scenario file; flags override it. `tracewheel.toml` in this folder is taken when it is there.
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
-    /// Where to send, for example `http://127.0.0.1:8000` or `https://api.example` (HTTP/1.1). Needed, here or in the scenario.
+    /// Where to send, for example `http://127.0.0.1:8000` or `https://api.example`. Needed, here or in the scenario.
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<String>,
     /// Wire protocol. Needed, here or in the scenario.
@@ -251,6 +261,9 @@ pub(crate) struct ReplayArgs {
     /// Name that the target's certificate must be for, where it is not the target's host.
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
+    /// Which HTTP to speak. Default `auto`.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) http: Option<String>,
     /// Start of the window, as an offset from the first request, for example `5m`.
     #[arg(long, value_name = "OFFSET", value_parser = parse_ns, allow_hyphen_values = true)]
     pub(crate) from: Option<i64>,
@@ -309,6 +322,9 @@ pub(crate) struct ReplayArgs {
     /// Connections kept ready beyond those that the next requests need. Default: by the recent peak, 2 to 32.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) spare_connections: Option<u32>,
+    /// HTTP/2: most requests at once on one connection; the target may allow fewer. Default 100.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) http2_streams: Option<u32>,
     /// Sending threads.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) workers: Option<u16>,

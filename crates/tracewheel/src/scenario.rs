@@ -54,6 +54,7 @@ struct Target {
     api_key_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     tls_name: Option<String>,
+    http: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -147,6 +148,7 @@ struct Replay {
     connections: Option<u32>,
     connection_use: Option<String>,
     spare_connections: Option<u32>,
+    http2_streams: Option<u32>,
     workers: Option<u16>,
     realtime: Option<bool>,
     #[serde(default)]
@@ -203,6 +205,7 @@ fn checked(file: &Scenario) -> Result<(), String> {
     let replay = &file.replay;
     for (section, key, value) in [
         ("target", "protocol", &file.target.protocol),
+        ("target", "http", &file.target.http),
         ("replay", "retry", &replay.retry),
         ("replay", "cache", &replay.cache),
         ("replay", "unknown_tokens", &replay.unknown_tokens),
@@ -237,6 +240,7 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         api_key_file: args.api_key_file.or(file.target.api_key_file.filter(|_| !key_by_flag).map(beside)),
         ca_file: args.ca_file.or(file.target.ca_file.map(beside)),
         tls_name: args.tls_name.or(file.target.tls_name),
+        http: args.http.or(file.target.http),
         from: args.from.or(file.window.from),
         to: args.to.or(file.window.to),
         speed: args.speed.or(file.replay.speed),
@@ -256,6 +260,7 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         connections: args.connections.or(file.replay.connections),
         connection_use: args.connection_use.or(file.replay.connection_use),
         spare_connections: args.spare_connections.or(file.replay.spare_connections),
+        http2_streams: args.http2_streams.or(file.replay.http2_streams),
         workers: args.workers.or(file.replay.workers),
         test_stall_ms: args.test_stall_ms,
         fidelity: args.fidelity,
@@ -291,6 +296,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             api_key_file: args.api_key_file.as_deref().map(absolute),
             ca_file: args.ca_file.as_deref().map(absolute),
             tls_name: args.tls_name.clone(),
+            http: text(&args.http, "auto"),
         },
         window: Window {
             from: args.from,
@@ -313,6 +319,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             connections: args.connections,
             connection_use: text(&args.connection_use, "reuse"),
             spare_connections: args.spare_connections,
+            http2_streams: Some(config.http2_streams),
             workers: args.workers,
             realtime: Some(config.realtime),
             pin: args.pin.clone(),

@@ -26,6 +26,8 @@ mod fidelity;
 mod full_disk;
 #[path = "whole/harness.rs"]
 mod harness;
+#[path = "whole/http2.rs"]
+mod http2;
 #[path = "whole/imports.rs"]
 mod imports;
 #[path = "whole/interruption.rs"]

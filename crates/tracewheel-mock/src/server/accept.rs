@@ -3,23 +3,30 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hyper::server::conn::http1;
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use tokio::sync::Notify;
 use tracewheel_clock::{Clock, PreciseWaiter, RunNs};
+use tracewheel_net::tls::TlsStream;
 use tracewheel_net::{NetError, StampedListener, StampedStream};
 
 use crate::config::{FaultKind, FaultRule, OverLimit};
-use crate::server::io::{Connection, ConnectionIo};
+use crate::server::io::{Connection, ConnectionIo, Stream};
 use crate::server::routes::Service;
 
 /// Pause after an accept that failed, which mostly means that file descriptors ran out.
 const ACCEPT_PAUSE_NS: i64 = 10_000_000;
 /// hyper's write buffer for one connection, bytes: what a slow reader can make the server hold.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+/// What one request may send ahead of being read: prompts are not to wait for windows.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// What all requests of a connection may.
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
 /// Takes connections in.
 pub(crate) struct Acceptor {
@@ -161,26 +168,79 @@ fn take(service: &Rc<Service>, stream: StampedStream, number: u64, open: Open) {
 }
 
 async fn serve(service: Rc<Service>, stream: StampedStream, number: u64) {
-    let connection = Connection::new(number, &stream, Arc::clone(&service.clock));
+    let connection = Connection::new(number, stream.stamps(), Arc::clone(&service.clock));
     let alarms = Rc::clone(service.hub.alarms());
-    let io = ConnectionIo::new(stream, Rc::clone(&connection), Rc::clone(&alarms));
-    let answer = service_fn(|request| Rc::clone(&service).answer(Rc::clone(&connection), request));
-    let served = http1::Builder::new()
-        .header_read_timeout(None)
-        .writev(false)
-        .max_buf_size(WRITE_BUFFER_BYTES)
-        .serve_connection(io, answer);
+    let idle_close_ms = service.config.http.idle_close_ms;
+    let served = speak(service, stream, Rc::clone(&connection));
     // A client that breaks off or talks nonsense is its own problem; the log has the exchange.
-    match service.config.http.idle_close_ms {
-        None => drop(served.await),
+    match idle_close_ms {
+        None => served.await,
         Some(ms) => {
             let idle = connection.idle_for(&alarms, i64::from(ms.get()) * 1_000_000);
             tokio::select! {
                 biased;
-                _ = served => {}
+                () = served => {}
                 () = idle => {}
             }
         }
+    }
+}
+
+/// Speaks what the client speaks.
+async fn speak(service: Rc<Service>, stream: StampedStream, connection: Rc<Connection>) {
+    let (stream, alpn) = match &service.tls {
+        None => (Stream::Plain(stream), None),
+        Some(server) => {
+            let Ok(tls) = TlsStream::accept(stream, server).await else { return };
+            let alpn = tls.facts().alpn;
+            (Stream::Tls(Box::new(tls)), alpn)
+        }
+    };
+    let alarms = Rc::clone(service.hub.alarms());
+    let mut io = ConnectionIo::new(stream, Rc::clone(&connection), alarms);
+    let http2 = match alpn.as_deref() {
+        Some(chosen) => chosen == "h2",
+        None => io.begins_with_http2().await,
+    };
+    let of_requests = Rc::clone(&connection);
+    let streams = service.config.http.max_concurrent_streams.get();
+    let answer = service_fn(move |request| Rc::clone(&service).answer(Rc::clone(&of_requests), request));
+    if !http2 {
+        let _ended = http1::Builder::new()
+            .header_read_timeout(None)
+            .writev(false)
+            .max_buf_size(WRITE_BUFFER_BYTES)
+            .serve_connection(io, answer)
+            .await;
+        return;
+    }
+    connection.speak_http2();
+    let served = http2::Builder::new(OnThisThread)
+        .max_concurrent_streams(streams)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(WRITE_BUFFER_BYTES)
+        .serve_connection(io, answer);
+    let mut served = pin!(served);
+    tokio::select! {
+        biased;
+        _ended = served.as_mut() => return,
+        () = connection.goodbye() => served.as_mut().graceful_shutdown(),
+    }
+    let _ended = served.await;
+}
+
+/// Runs the streams of HTTP/2 connections where the connections run.
+#[derive(Debug, Clone, Copy)]
+struct OnThisThread;
+
+impl<F> Executor<F> for OnThisThread
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    fn execute(&self, stream: F) {
+        tokio::task::spawn_local(stream);
     }
 }
 

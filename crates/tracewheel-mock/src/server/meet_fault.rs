@@ -43,10 +43,7 @@ impl Call {
             }
             FaultKind::Reset | FaultKind::Close if before_head => {
                 self.service.note_fault(&rule, &self.exchange);
-                if rule.kind == FaultKind::Reset {
-                    self.connection.wire.reset_at_end();
-                }
-                return Err(Cut);
+                return Err(self.connection.cut(rule.kind == FaultKind::Reset));
             }
             FaultKind::Stall if before_head => {
                 self.service.note_fault(&rule, &self.exchange);

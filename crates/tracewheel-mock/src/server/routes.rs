@@ -15,6 +15,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tracewheel_clock::{Clock, RunClock, RunNs};
+use tracewheel_net::tls::TlsServer;
 use tracewheel_tokens::TextMaker;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -48,6 +49,8 @@ const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4")
 pub(crate) struct Service {
     pub(crate) config: MockConfig,
     pub(crate) hub: Rc<Hub>,
+    /// Set where HTTPS is served.
+    pub(crate) tls: Option<TlsServer>,
     pub(crate) clock: Arc<RunClock>,
     pub(crate) sink: LogSink,
     pub(crate) words: Rc<TextMaker>,
@@ -77,6 +80,7 @@ pub(crate) struct Call {
 impl Service {
     pub(crate) fn new(
         config: MockConfig,
+        tls: Option<TlsServer>,
         hub: Rc<Hub>,
         clock: Arc<RunClock>,
         sink: LogSink,
@@ -87,6 +91,7 @@ impl Service {
             faults: RefCell::new(FaultPlan::new(&config)),
             started: clock.now(),
             config,
+            tls,
             hub,
             clock,
             sink,
@@ -372,7 +377,11 @@ impl Call {
         headers.insert(REQUEST_ID, self.request_id.clone());
         let answers = self.connection.count_answer();
         if self.service.config.http.close_after_answers.is_some_and(|most| answers >= most.get()) {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            if self.connection.is_http2() {
+                self.connection.say_goodbye();
+            } else {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
         }
         self.tamper_with_head(headers);
         response

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -14,10 +15,32 @@ use crate::server::exchange::{Exchange, Piece};
 use crate::server::io::Connection;
 use crate::server::routes::Service;
 
-/// The connection ends here, by a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("cut by a rule")]
-pub(crate) struct Cut;
+/// The connection (HTTP/2: the stream) ends here, by a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// In order; a stream is cancelled, for HTTP/2 has no end in the middle that is in order.
+    Close,
+    /// By a reset; of a stream as after an internal error.
+    Reset,
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cut by a rule")
+    }
+}
+
+impl std::error::Error for Cut {
+    /// The code of a stream's reset, where hyper looks for it.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        static CANCEL: OnceLock<h2::Error> = OnceLock::new();
+        static INTERNAL: OnceLock<h2::Error> = OnceLock::new();
+        Some(match self {
+            Self::Close => CANCEL.get_or_init(|| h2::Reason::CANCEL.into()),
+            Self::Reset => INTERNAL.get_or_init(|| h2::Reason::INTERNAL_ERROR.into()),
+        })
+    }
+}
 
 /// Events in one write unless a rule says otherwise.
 const MERGED_EVENTS: u32 = 4;
@@ -213,10 +236,7 @@ impl Tamper {
                     return Poll::Pending;
                 }
                 self.strike();
-                if kind == FaultKind::Reset {
-                    self.connection.wire.reset_at_end();
-                }
-                Poll::Ready(Err(Cut))
+                Poll::Ready(Err(self.connection.cut(kind == FaultKind::Reset)))
             }
         }
     }

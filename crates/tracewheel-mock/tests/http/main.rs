@@ -5,6 +5,7 @@
 mod client;
 mod faults;
 mod faults_of_clients;
+mod http2;
 mod logs;
 mod pacing;
 mod routes;

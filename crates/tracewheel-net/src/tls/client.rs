@@ -14,7 +14,7 @@ use super::{TlsConfigError, TlsRoots};
 
 /// How this end does TLS with one target. Cheap to clone; all clones share one store of sessions to resume.
 ///
-/// TLS 1.2 and 1.3, `http/1.1` offered by ALPN, the server's name by SNI, sessions resumed where the server hands out
+/// TLS 1.2 and 1.3, `http/1.1` offered by ALPN unless told otherwise, the server's name by SNI, sessions resumed where the server hands out
 /// tickets. The certificate is always verified.
 #[derive(Clone)]
 pub struct TlsClient {
@@ -50,6 +50,14 @@ impl TlsClient {
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), name })
+    }
+
+    /// As it is, with these protocols offered by ALPN instead, the liked most first.
+    #[must_use]
+    pub fn with_alpn(mut self, protocols: &[&str]) -> Self {
+        Arc::make_mut(&mut self.config).alpn_protocols =
+            protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        self
     }
 
     /// The name that the certificate must be for.

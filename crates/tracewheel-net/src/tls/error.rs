@@ -25,10 +25,18 @@ pub enum TlsConfigError {
         limit_bytes: u64,
     },
     /// There is no certificate in it.
-    #[error("the CA file {} holds no certificate: PEM blocks `-----BEGIN CERTIFICATE-----` are read", path.display())]
+    #[error("the file {} holds no certificate: PEM blocks `-----BEGIN CERTIFICATE-----` are read", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
+    },
+    /// A server's certificate or key can't be used.
+    #[error("cannot use {} for TLS: {problem}: a PEM certificate and its PEM key are needed", path.display())]
+    ServerFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A certificate in it can't be read.
     #[error("certificate {number} of the CA file {} cannot be read: {problem}", path.display())]
@@ -75,6 +83,8 @@ pub enum TlsErrorKind {
     WrongName,
     /// The peer refused with an alert.
     Alert,
+    /// The peer speaks none of the protocols that were offered by ALPN, and said so with an alert.
+    NoProtocol,
     /// The peer closed or reset the connection.
     Closed,
     /// The peer's first bytes are not TLS.
@@ -91,6 +101,7 @@ impl TlsErrorKind {
             Self::Expired => "TLS certificate not valid now",
             Self::WrongName => "TLS certificate for another name",
             Self::Alert => "TLS refused by the peer",
+            Self::NoProtocol => "no protocol in common (ALPN)",
             Self::Closed => "closed within the TLS handshake",
             Self::NotTls => "not TLS",
             Self::Protocol => "TLS failed",
@@ -120,10 +131,9 @@ impl TlsError {
                 }
                 _ => (TlsErrorKind::Untrusted, said),
             },
-            Error::AlertReceived(Alert::NoApplicationProtocol) => (
-                TlsErrorKind::Alert,
-                format!("{said}: the peer does not speak HTTP/1.1, perhaps only HTTP/2"),
-            ),
+            Error::AlertReceived(Alert::NoApplicationProtocol) => {
+                (TlsErrorKind::NoProtocol, format!("{said}: the peer speaks another HTTP than was asked for"))
+            }
             Error::AlertReceived(Alert::CertificateRequired) => {
                 (TlsErrorKind::Alert, format!("{said}: the peer wants a client certificate"))
             }

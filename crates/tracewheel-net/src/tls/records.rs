@@ -1,6 +1,6 @@
 //! Where one TLS record ends and the next begins.
 
-use rustls::{ConnectionCommon, Error, SideData};
+use rustls::{Connection, Error, IoState};
 
 /// Bytes of a record before its payload: type, version, length.
 const HEADER_BYTES: usize = 5;
@@ -38,10 +38,7 @@ impl Records {
 }
 
 /// Gives `bytes` to the library.
-pub(super) fn feed<S: SideData>(
-    tls: &mut ConnectionCommon<S>,
-    mut bytes: &[u8],
-) -> Result<rustls::IoState, Error> {
+pub(super) fn feed(tls: &mut Connection, mut bytes: &[u8]) -> Result<IoState, Error> {
     while !bytes.is_empty() {
         match tls.read_tls(&mut bytes) {
             Ok(0) => break,

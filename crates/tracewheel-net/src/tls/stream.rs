@@ -4,11 +4,11 @@ use std::io::{self, IoSlice, Read as _, Write};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
-use rustls::{ClientConnection, HandshakeKind};
+use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
 use tokio::io::AsyncWrite;
 
 use super::records::{Records, feed};
-use super::{CertificateFacts, TlsClient, TlsError, TlsErrorKind};
+use super::{CertificateFacts, TlsClient, TlsError, TlsErrorKind, TlsServer};
 use crate::{StampedStream, StreamStamps};
 
 /// Encrypted bytes that one read may bring.
@@ -37,7 +37,7 @@ pub struct TlsFacts {
 #[derive(Debug)]
 pub struct TlsStream {
     tcp: StampedStream,
-    tls: Box<ClientConnection>,
+    tls: Box<Connection>,
     stamps: StreamStamps,
     /// Encrypted bytes that were read; those from `at` to `end` wait.
     wire: Box<[u8]>,
@@ -55,7 +55,20 @@ impl TlsStream {
     /// The peer's certificate is not accepted, the peer refuses or leaves, or it does not speak TLS.
     pub async fn connect(tcp: StampedStream, client: &TlsClient) -> Result<Self, TlsError> {
         let tls = ClientConnection::new(client.config.clone(), client.name.clone());
-        let mut tls = Box::new(tls.map_err(|error| TlsError::of(&error, b""))?);
+        Self::over(tcp, Connection::Client(tls.map_err(|error| TlsError::of(&error, b""))?)).await
+    }
+
+    /// Shakes hands over an accepted stream, as its server.
+    ///
+    /// # Errors
+    /// The peer refuses or leaves, or it does not speak TLS.
+    pub async fn accept(tcp: StampedStream, server: &TlsServer) -> Result<Self, TlsError> {
+        let tls = ServerConnection::new(server.config.clone());
+        Self::over(tcp, Connection::Server(tls.map_err(|error| TlsError::of(&error, b""))?)).await
+    }
+
+    async fn over(tcp: StampedStream, tls: Connection) -> Result<Self, TlsError> {
+        let mut tls = Box::new(tls);
         tls.set_buffer_limit(Some(AHEAD_BYTES));
         let stamps = tcp.stamps();
         let mut stream = Self {

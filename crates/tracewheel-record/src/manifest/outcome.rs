@@ -60,6 +60,12 @@ pub struct ConnectionOutcome {
     pub answers_limit: Option<u32>,
     /// How that is known.
     pub answers_limit_from: Option<AnswersLimitFrom>,
+    /// HTTP/2: requests at once that a connection carried at most, the smaller of what was chosen and what the server allows.
+    pub streams: Option<u32>,
+    /// HTTP/2: attempts whose request waited for the server's flow-control window.
+    pub window_waits: u64,
+    /// The longest of these waits.
+    pub window_wait_max_ns: Option<i64>,
 }
 
 impl ConnectionOutcome {
@@ -78,6 +84,9 @@ impl ConnectionOutcome {
         if other.answers_limit.is_some_and(|limit| self.answers_limit.is_none_or(|known| limit < known)) {
             (self.answers_limit, self.answers_limit_from) = (other.answers_limit, other.answers_limit_from);
         }
+        self.streams = self.streams.into_iter().chain(other.streams).min();
+        self.window_waits += other.window_waits;
+        self.window_wait_max_ns = self.window_wait_max_ns.max(other.window_wait_max_ns);
     }
 }
 

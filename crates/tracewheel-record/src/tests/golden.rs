@@ -125,6 +125,9 @@ fn outcome() -> OutcomeSection {
             retire_after_ns: Some(4_375_000_000),
             answers_limit: Some(100),
             answers_limit_from: Some(AnswersLimitFrom::Announced),
+            streams: Some(100),
+            window_waits: 2,
+            window_wait_max_ns: Some(1_000_000),
         }),
     }
 }

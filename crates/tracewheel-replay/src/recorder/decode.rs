@@ -13,7 +13,7 @@ use tracewheel_transport::{ExchangeOutcome, Response};
 
 use super::echo::without_prompt;
 use crate::config::Secret;
-use crate::message::EndedAttempt;
+use crate::message::{EndedAttempt, UsedConnection};
 use crate::stamp::best_ns;
 
 /// Most events of one answer; later ones are not kept and the attempt fails. Twice what the longest answers of today have
@@ -110,7 +110,7 @@ fn frame(ended: &EndedAttempt) -> AttemptRecord {
         end_ns: Some(ended.end_ns),
         connection: used.map(|used| used.number),
         connection_reused: used.map(|used| used.reused),
-        protocol: used.map(|_| Protocol::H1),
+        protocol: used.as_ref().map(protocol),
         status: ended.status,
         reason: ended.reason,
         retry_after_ns: ended.retry_after_ns,
@@ -323,6 +323,15 @@ fn binary(start: &[u8], len: usize, content_type: Option<&str>) -> String {
 fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
+}
+
+/// Which HTTP was spoken on a connection.
+fn protocol(used: &UsedConnection) -> Protocol {
+    match (used.http2, used.tls_ns) {
+        (false, _) => Protocol::H1,
+        (true, Some(_)) => Protocol::H2,
+        (true, None) => Protocol::H2c,
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,12 @@ impl RetryPolicy {
             reason if reason.is_timeout() => self.on_timeout,
             reason if reason.is_connect() => self.on_connect_error,
             Reason::ResetBeforeResponse | Reason::StreamRefused => self.on_reset_before_response,
+            // As a connection that breaks: before an answer by the policy, within one never.
+            Reason::StreamCancelled
+            | Reason::StreamInternalError
+            | Reason::StreamCalm
+            | Reason::StreamProtocol
+            | Reason::StreamReset => self.on_reset_before_response && failure.response.is_none(),
             _ => failure.response.is_some_and(|(status, headers)| self.repeats_status(status, headers)),
         }
     }

@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tracewheel_clock::{Clock, RunClock};
 use tracewheel_protocol::{PROVIDERS, Provider, provider};
 use tracewheel_timeline::vocab::Operation;
-use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, TlsClient, TlsRoots};
+use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, H2Options, TlsClient, TlsRoots};
 use tracewheel_workload::Plan;
 
+use crate::config::ConnectionUse;
 use crate::machine;
 use crate::manifest::Known;
 use crate::realtime::Cores;
@@ -86,6 +87,8 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     let resolve_ns = clock.now().since(before);
     let target = Target {
         tls,
+        http: config.http.choice(),
+        h2: h2_options(config),
         addr: reachable(&addresses, config.connect_timeout_ns),
         host: endpoint.host_header(),
         streamed: headers(provider, config, true)?,
@@ -106,6 +109,16 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     })
 }
 
+/// How HTTP/2 is used: where each request is to have a connection of its own, that carries one stream ever.
+fn h2_options(config: &ReplayConfig) -> H2Options {
+    match config.connection_use {
+        ConnectionUse::Reuse => {
+            H2Options { streams_per_connection: config.http2_streams, ..H2Options::default() }
+        }
+        ConnectionUse::PerRequest => H2Options { streams_per_connection: 1, exchanges_per_connection: 1 },
+    }
+}
+
 /// TLS for an `https` target, and where its trusted certificates came from.
 fn tls(endpoint: &Endpoint, config: &ReplayConfig) -> Result<Option<(TlsClient, String)>, ReplayError> {
     if !endpoint.is_https() {
@@ -124,7 +137,8 @@ fn tls(endpoint: &Endpoint, config: &ReplayConfig) -> Result<Option<(TlsClient, 
     };
     let source = roots.source().to_owned();
     let name = config.tls_name.as_deref().unwrap_or(endpoint.host());
-    Ok(Some((TlsClient::new(roots, name).map_err(wrong)?, source)))
+    let client = TlsClient::new(roots, name).map_err(wrong)?;
+    Ok(Some((client.with_alpn(config.http.choice().alpn()), source)))
 }
 
 /// Refuses what the provider cannot carry: any text can be asked for as a chat or a completion, but an embedding or a
@@ -166,6 +180,7 @@ fn numbers(config: &ReplayConfig) -> Result<(), ReplayError> {
     positive("recorder_queue.messages", i64::from(config.recorder_queue.messages))?;
     positive("closed_loop", config.closed_loop.map_or(1, i64::from))?;
     positive("workers", config.workers.map_or(1, i64::from))?;
+    positive("http2_streams", i64::from(config.http2_streams))?;
     if let Some(workers) = config.workers.filter(|workers| *workers > MAX_WORKERS) {
         let problem = format!("{workers} is above {MAX_WORKERS}: one or two a core are enough");
         return Err(refuse("workers", problem));

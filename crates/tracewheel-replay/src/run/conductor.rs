@@ -118,7 +118,8 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     fn warm(&mut self, worker_died: &dyn Fn() -> bool) -> (u32, Option<ConnectFailure>) {
         let wanted = self.warm_connections();
         let share = wanted.div_ceil(self.checked.workers).max(1);
-        self.command(|_| Command::Warm { connections: share });
+        let as_room = self.config.warm_connections.is_none();
+        self.command(|_| Command::Warm { connections: share, as_room });
         let (mut opened, mut failed) = (0, None);
         self.await_workers(worker_died, |answer| match answer {
             Answer::Warmed { open, failure } => {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tracewheel_clock::{Clock, RunNs};
 use tracewheel_timeline::vocab::{AttemptStatus, Reason, RequestStatus};
-use tracewheel_transport::{ExchangeErrorKind, ExchangeOutcome};
+use tracewheel_transport::{ExchangeErrorKind, ExchangeOutcome, StreamCode};
 
 use crate::message::{EndedAttempt, RecorderMessage, close};
 use crate::retry::{Failure, Verdict, jitter, server_delay_ns};
@@ -39,6 +39,11 @@ impl Worker {
             self.shared.gauges.stale_connections.fetch_add(1, Ordering::Relaxed);
             self.tend_by(0);
             return self.arm_again(number);
+        }
+        if let Some(ns) = outcome.window_wait_ns {
+            self.tending.counts.window_waits += 1;
+            let longest = &mut self.tending.counts.window_wait_max_ns;
+            *longest = Some(longest.map_or(ns, |known| known.max(ns)));
         }
         let (status, reason) = judge(&outcome);
         let detail = error.map(|error| error.detail.clone());
@@ -249,15 +254,29 @@ fn judge(outcome: &ExchangeOutcome) -> (AttemptStatus, Option<Reason>) {
         ExchangeErrorKind::Malformed => Reason::HttpProtocol,
         ExchangeErrorKind::AnsweredTls => Reason::HttpsExpected,
         ExchangeErrorKind::AnsweredHttp2 => Reason::Http2Only,
+        ExchangeErrorKind::StreamRefused => Reason::StreamRefused,
+        ExchangeErrorKind::StreamReset(code) => stream_reason(code),
         ExchangeErrorKind::BadFraming => Reason::HttpFraming,
         ExchangeErrorKind::HeadTooLarge => Reason::HeadTooLarge,
         ExchangeErrorKind::BodyTooLarge => Reason::LimitExceeded,
         // Who aborts says why; an exchange that ends by itself was not aborted.
-        ExchangeErrorKind::Aborted => Reason::Internal,
+        ExchangeErrorKind::Aborted | ExchangeErrorKind::Unsendable => Reason::Internal,
     });
     match by_status.or(by_transport) {
         None => (AttemptStatus::Ok, None),
         Some(reason) => (AttemptStatus::Failed, Some(reason)),
+    }
+}
+
+/// What a stream that was reset is called, by the code.
+fn stream_reason(code: StreamCode) -> Reason {
+    match code {
+        StreamCode::Cancel => Reason::StreamCancelled,
+        StreamCode::Internal => Reason::StreamInternalError,
+        StreamCode::Calm => Reason::StreamCalm,
+        StreamCode::Protocol | StreamCode::FlowControl => Reason::StreamProtocol,
+        StreamCode::Http1Required => Reason::Http1Only,
+        StreamCode::Other => Reason::StreamReset,
     }
 }
 

@@ -67,17 +67,28 @@ impl Worker {
             return;
         }
         let at = self.flights.get(number).due_ns.max(now);
-        if self.may_connect() || (self.connecting < MAX_CONNECTING && self.slots.give_way(at)) {
+        if self.lanes_are_coming(self.starving.len()) {
+            self.wait_for_connection(number);
+        } else if self.may_connect() || (self.connecting < MAX_CONNECTING && self.slots.give_way(at)) {
             self.connect(Some(number));
         } else if self.slots.open() >= self.rules.descriptor_room {
             if released {
                 self.connect_in_vain(number);
             }
         } else {
-            let flight = self.flights.get(number);
-            (flight.stage, flight.starved) = (Stage::Starving, true);
-            self.starving.push_back(number);
+            self.flights.get(number).starved = true;
+            self.wait_for_connection(number);
         }
+    }
+
+    fn wait_for_connection(&mut self, number: u32) {
+        self.flights.get(number).stage = Stage::Starving;
+        self.starving.push_back(number);
+    }
+
+    /// Whether connections that are being made will carry one more than whom they are made for and so many who wait.
+    fn lanes_are_coming(&self, waiting: usize) -> bool {
+        self.connecting * (self.slots.lanes_each() - 1) > waiting
     }
 
     /// Whether another connection may be begun.
@@ -123,9 +134,8 @@ impl Worker {
     }
 
     pub(super) fn connect_timed_out(&mut self, slot: u32, number: u32) {
-        let Some((flight, tcp_stands)) = self.slots.give_up_connecting(slot, number) else { return };
+        let Some((flight, kind)) = self.slots.give_up_connecting(slot, number) else { return };
         self.connecting -= 1;
-        let kind = if tcp_stands { ConnectErrorKind::TlsTimedOut } else { ConnectErrorKind::TimedOut };
         let limit_ms = self.rules.connect_timeout_ns / 1_000_000;
         self.connect_failed(flight, kind, format!("not made within {limit_ms} ms"));
         self.fail_overdue(kind);
@@ -155,7 +165,8 @@ impl Worker {
         // Once around, at most: what stands may not be good for all of them.
         for _ in 0..self.starving.len() {
             let now = self.shared.clock.now().0;
-            if !self.slots.has_good(now) && !self.may_connect() {
+            let more = self.may_connect() && !self.lanes_are_coming(self.starving.len().saturating_sub(1));
+            if !self.slots.has_good(now) && !more {
                 return;
             }
             let Some(number) = self.starving.pop_front() else { return };
@@ -174,12 +185,17 @@ pub(crate) fn connect_reason(kind: ConnectErrorKind) -> Reason {
         ConnectErrorKind::Descriptors => Reason::LocalDescriptors,
         ConnectErrorKind::LocalLimit => Reason::LocalResources,
         ConnectErrorKind::TlsTimedOut => Reason::TlsTimeout,
+        ConnectErrorKind::Http1Only => Reason::Http1Only,
+        ConnectErrorKind::TlsExpected => Reason::HttpsExpected,
+        ConnectErrorKind::Http2Refused => Reason::Http2Refused,
+        ConnectErrorKind::Http2TimedOut => Reason::Http2Timeout,
         ConnectErrorKind::Tls(kind) => match kind {
             TlsErrorKind::Untrusted => Reason::TlsUntrusted,
             TlsErrorKind::Expired => Reason::TlsExpired,
             TlsErrorKind::WrongName => Reason::TlsWrongName,
             TlsErrorKind::Alert => Reason::TlsAlert,
             TlsErrorKind::Closed => Reason::TlsClosed,
+            TlsErrorKind::NoProtocol => Reason::Http2Only,
             TlsErrorKind::NotTls => Reason::TlsNotSpoken,
             TlsErrorKind::Protocol => Reason::Tls,
         },

@@ -200,7 +200,7 @@ impl Worker {
     pub(super) fn handle(&mut self, slot: u32, event: SlotEvent) {
         match event {
             SlotEvent::Nothing => return,
-            SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls } => {
+            SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls, lanes, http2 } => {
                 self.connecting -= 1;
                 self.backoff.reset();
                 self.shared.gauges.connections_opened.fetch_add(1, Ordering::Relaxed);
@@ -208,6 +208,7 @@ impl Worker {
                 if let Some(tls) = tls {
                     self.shared.note_tls(&tls);
                 }
+                self.shared.note_http(http2, lanes);
                 self.handshake_ns = handshake_ns.max(self.handshake_ns - self.handshake_ns / 8);
                 if let Some(number) = flight {
                     self.flights.get(number).stage = Stage::Unarmed;
@@ -218,6 +219,7 @@ impl Worker {
                 self.connecting -= 1;
                 self.connect_failed(flight, error.kind, error.source.to_string());
             }
+            SlotEvent::Lanes => {}
             SlotEvent::IdleClosed => {
                 self.tending.counts.closed_idle += 1;
                 self.tend_by(0);

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use http::{HeaderName, Version, header};
 use tracewheel_clock::{RunClock, RunNs};
 use tracewheel_transport::{
-    ConnectError, Exchange, ExchangeErrorKind, ExchangeLimits, ExchangeOutcome, H1Connection, Opening,
-    PreparedRequest, Response, TlsFacts,
+    ConnectError, ConnectErrorKind, Exchange, ExchangeErrorKind, ExchangeLimits, ExchangeOutcome,
+    H1Connection, H2Connection, Lane, Opened, Opening, PreparedRequest, Response, TlsFacts, Way,
 };
 
 use tracewheel_clock::Clock;
@@ -25,11 +25,24 @@ use super::ending::end_ns;
 use super::lifetime::{Kind, Lifetimes, Said};
 use super::standing::{Resting, Standing};
 
+use carriers::{Carriers, Of};
+
+mod carriers;
+
 enum Life {
     Free,
-    Connecting { opening: Opening, flight: Option<u32> },
-    Idle(Box<H1Connection>),
-    Busy { exchange: Box<Exchange>, flight: u32, released: bool },
+    Connecting {
+        opening: Opening,
+        flight: Option<u32>,
+    },
+    Idle(Lane),
+    Busy {
+        exchange: Exchange,
+        flight: u32,
+        released: bool,
+    },
+    /// A connection whose lanes have slots of their own.
+    Carrier(Box<H2Connection>),
 }
 
 struct Slot {
@@ -39,6 +52,15 @@ struct Slot {
     number: u32,
     /// Since when the connection has carried nothing: its last answer's end, or when it stood.
     since_ns: i64,
+    /// The connection whose lane it is.
+    of: Option<Of>,
+}
+
+impl Slot {
+    /// Whether it is a lane that is not listed as idle.
+    fn counts_as_busy(&self) -> bool {
+        !matches!(self.life, Life::Idle(_))
+    }
 }
 
 /// A request on a connection, behind the valve.
@@ -62,11 +84,17 @@ pub(super) enum SlotEvent {
         /// All of it, TLS included.
         handshake_ns: i64,
         tls: Option<Arc<TlsFacts>>,
+        /// Requests at once that it carries.
+        lanes: u32,
+        /// Whether it speaks HTTP/2.
+        http2: bool,
     },
     /// No connection could be made.
     ConnectFailed { flight: Option<u32>, error: ConnectError },
     /// The server closed an idle connection.
     IdleClosed,
+    /// A connection has more lanes than it had, or takes no new requests.
+    Lanes,
     /// The server closed an armed connection: nothing of the flight's request was written.
     ArmedClosed { flight: u32 },
     /// A released exchange ended; the connection lies idle in its slot, or is gone.
@@ -81,6 +109,8 @@ pub(super) struct Slots {
     standing: Standing,
     /// What is known of how long the target keeps them.
     lifetimes: Lifetimes,
+    /// Connections that carry many requests.
+    carriers: Carriers,
     connection_use: ConnectionUse,
     /// Connections being made for no flight.
     making_for_nobody: usize,
@@ -105,6 +135,7 @@ impl Slots {
             free: Vec::new(),
             standing: Standing::default(),
             lifetimes: Lifetimes::default(),
+            carriers: Carriers::before_any(target.lanes_ahead()),
             connection_use,
             making_for_nobody: 0,
             ready: ReadyQueue::new(),
@@ -118,22 +149,25 @@ impl Slots {
 
     /// Connections that exist or are being made.
     pub(super) fn open(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.len() - self.carriers.lanes()
     }
 
     /// Whether a connection stands ready that will be good at `at_ns`.
     pub(super) fn has_good(&self, at_ns: i64) -> bool {
-        self.standing.has_good(at_ns, &self.lifetimes)
+        self.carriers.idle() > 0 || self.standing.has_good(at_ns, &self.lifetimes)
     }
 
-    /// Counts the standing connections that will be good, for times that ascend from call to call.
+    /// Counts the standing connections (and lanes) that will be good, for times that ascend from call to call.
     pub(super) fn count_good(&self) -> impl FnMut(i64) -> usize {
-        self.standing.count_good(&self.lifetimes)
+        let (mut standing, lanes) = (self.standing.count_good(&self.lifetimes), self.carriers.idle());
+        move |at_ns| standing(at_ns) + lanes
     }
 
-    /// Connections that carry a request, armed or under way, when `connecting` are being made.
+    /// Connections (and lanes) that carry a request, armed or under way, when `connecting` are being made.
     pub(super) fn in_use(&self, connecting: usize) -> usize {
-        self.open().saturating_sub(self.standing.len() + self.standing.witnesses() + connecting)
+        let others =
+            self.standing.len() + self.standing.witnesses() + self.carriers.connections() + connecting;
+        self.open().saturating_sub(others) + self.carriers.lanes() - self.carriers.idle()
     }
 
     pub(super) fn making_for_nobody(&self) -> usize {
@@ -199,12 +233,9 @@ impl Slots {
     /// Begins to make a connection; its slot. The first poll is this turn's work like any other: a failure at once must
     /// not begin the next connection within this call.
     pub(super) fn connect(&mut self, flight: Option<u32>) -> u32 {
-        let (addr, clock) = (self.target.addr, Arc::clone(&self.clock));
-        let opening = match &self.target.tls {
-            None => H1Connection::open(addr, clock),
-            Some(tls) => H1Connection::open_tls(addr, tls.clone(), clock),
-        };
-        self.open_with(opening, flight)
+        let Target { addr, tls, http, h2, .. } = &*self.target;
+        let way = Way { addr: *addr, tls: tls.clone(), http: *http, h2: *h2 };
+        self.open_with(Opening::new(way, Arc::clone(&self.clock)), flight)
     }
 
     /// As [`Self::connect`], by this way.
@@ -221,7 +252,7 @@ impl Slots {
             None => {
                 let slot = u32::try_from(self.slots.len()).expect("file descriptors run out long before");
                 let waker = SlotWaker::new(slot, &self.ready);
-                self.slots.push(Slot { waker, life, number, since_ns: 0 });
+                self.slots.push(Slot { waker, life, number, since_ns: 0, of: None });
                 slot
             }
         };
@@ -238,14 +269,19 @@ impl Slots {
         }
     }
 
-    /// If the slot is still making the connection `number`, for whom and whether TCP stands: for the connect time-out.
-    pub(super) fn give_up_connecting(&mut self, slot: u32, number: u32) -> Option<(Option<u32>, bool)> {
+    /// If the slot is still making the connection `number`, for whom, and what its failure is called: for the connect
+    /// time-out.
+    pub(super) fn give_up_connecting(
+        &mut self,
+        slot: u32,
+        number: u32,
+    ) -> Option<(Option<u32>, ConnectErrorKind)> {
         let place = &self.slots[slot as usize];
         let Life::Connecting { flight, opening } = &place.life else { return None };
         if place.number != number {
             return None;
         }
-        let given_up = (*flight, opening.tcp_stands());
+        let given_up = (*flight, opening.timed_out_as());
         self.making_for_nobody -= usize::from(given_up.0.is_none());
         self.vacate(slot);
         Some(given_up)
@@ -264,33 +300,38 @@ impl Slots {
         at_ns: i64,
     ) -> (Option<Armed>, u32) {
         let mut stale = 0;
-        while let Some(taken) = self.standing.take(at_ns, &self.lifetimes) {
-            let slot = taken.slot;
+        loop {
+            let taken = match self.standing.take(at_ns, &self.lifetimes) {
+                Some(taken) => Some((taken.slot, taken.good_until_ns)),
+                // What a connection of many lanes brings is seen as it comes: it is good until it says otherwise.
+                None => self.carriers.take().map(|slot| (slot, i64::MAX)),
+            };
+            let Some((slot, good_until_ns)) = taken else { return (None, stale) };
             let place = &mut self.slots[slot as usize];
-            let Life::Idle(connection) = std::mem::replace(&mut place.life, Life::Free) else {
+            let Life::Idle(lane) = std::mem::replace(&mut place.life, Life::Free) else {
                 debug_assert!(false, "only idle connections stand ready");
                 continue;
             };
-            let stamps = connection.connect_stamps();
+            let stamps = lane.connect_stamps();
             let used = UsedConnection {
                 number: place.number,
-                reused: connection.exchanges() > 0,
+                http2: matches!(lane, Lane::H2(_)),
+                reused: lane.used(),
                 connect_start_ns: stamps.start_ns.0,
                 connected_ns: stamps.connected_ns.0,
                 tls_ns: stamps.tls_ns.map(|at| at.0),
             };
-            let mut exchange = Box::new(connection.arm(request, self.limits.clone()));
+            let mut exchange = lane.arm(request, self.limits.clone());
             let waker = place.waker.begin_poll();
             if exchange.poll_armed(&mut Context::from_waker(waker)).is_pending() {
                 place.life = Life::Busy { exchange, flight, released: false };
-                return (Some(Armed { slot, used, good_until_ns: taken.good_until_ns }), stale);
+                return (Some(Armed { slot, used, good_until_ns }), stale);
             }
-            self.note_closed(slot, exchange.connection().exchanges() - 1);
+            self.note_closed(slot, exchange.exchanges().saturating_sub(1));
             request = exchange.into_request();
             stale += 1;
             self.vacate(slot);
         }
-        (None, stale)
     }
 
     /// Opens the valve and writes.
@@ -302,17 +343,20 @@ impl Slots {
         self.poll(slot)
     }
 
-    /// Gives a running exchange up, or takes an armed one from its connection (which is closed).
+    /// Gives a running exchange up, or takes an armed one from its connection. That is closed, unless others run on it.
     pub(super) fn abort(&mut self, slot: u32, now: RunNs, why: &str) -> Option<Box<ExchangeOutcome>> {
         let life = std::mem::replace(&mut self.slots[slot as usize].life, Life::Free);
-        self.vacate(slot);
-        match life {
-            Life::Busy { mut exchange, released: true, .. } => {
-                exchange.abort(now, why);
-                Some(Box::new(exchange.finish().0))
-            }
-            _ => None,
+        let Life::Busy { mut exchange, released: true, .. } = life else {
+            self.vacate(slot);
+            return None;
+        };
+        exchange.abort(now, why);
+        let (outcome, lane) = exchange.finish();
+        match lane {
+            Some(Lane::H2(lane)) => self.settle_lane(slot, lane),
+            _ => self.vacate(slot),
         }
+        Some(Box::new(outcome))
     }
 
     /// Polls one slot.
@@ -322,6 +366,7 @@ impl Slots {
         let mut cx = Context::from_waker(waker);
         match &mut place.life {
             Life::Free => SlotEvent::Nothing,
+            Life::Carrier(_) => self.poll_carrier(slot),
             Life::Connecting { opening, flight } => {
                 let flight = *flight;
                 let polled = Pin::new(opening).poll(&mut cx);
@@ -333,8 +378,8 @@ impl Slots {
                         let round_trip_ns = stamps.connected_ns.since(stamps.start_ns);
                         let handshake_ns = stamps.ready_ns().since(stamps.start_ns);
                         let tls = connection.tls().cloned();
-                        self.settle(slot, connection, stamps.ready_ns().0);
-                        SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls }
+                        let (lanes, http2) = self.settle_opened(slot, connection);
+                        SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls, lanes, http2 }
                     }
                     Poll::Ready(Err(error)) => {
                         self.vacate(slot);
@@ -342,7 +387,9 @@ impl Slots {
                     }
                 }
             }
-            Life::Idle(connection) => match connection.poll_idle(&mut cx) {
+            // Their connection looks after them.
+            Life::Idle(Lane::H2(_)) => SlotEvent::Nothing,
+            Life::Idle(Lane::H1(connection)) => match connection.poll_idle(&mut cx) {
                 Poll::Pending => SlotEvent::Nothing,
                 Poll::Ready(()) => {
                     let answers = connection.exchanges();
@@ -357,7 +404,7 @@ impl Slots {
                 match exchange.poll_armed(&mut cx) {
                     Poll::Pending => SlotEvent::Nothing,
                     Poll::Ready(()) => {
-                        let answers = exchange.connection().exchanges() - 1;
+                        let answers = exchange.exchanges().saturating_sub(1);
                         self.note_closed(slot, answers);
                         self.vacate(slot);
                         SlotEvent::ArmedClosed { flight }
@@ -377,11 +424,12 @@ impl Slots {
     fn finish(&mut self, slot: u32) -> Box<ExchangeOutcome> {
         let life = std::mem::replace(&mut self.slots[slot as usize].life, Life::Free);
         let Life::Busy { exchange, .. } = life else { unreachable!("only a running exchange is finished") };
-        let answers = exchange.connection().exchanges();
-        let (outcome, connection) = exchange.finish();
-        let ends = self.learn_from(slot, &outcome, answers);
-        match connection {
-            Some(connection) if !ends => {
+        let answers = exchange.exchanges();
+        let (outcome, lane) = exchange.finish();
+        let ends = self.slots[slot as usize].of.is_none() && self.learn_from(slot, &outcome, answers);
+        match lane {
+            Some(Lane::H2(lane)) => self.settle_lane(slot, lane),
+            Some(Lane::H1(connection)) if !ends => {
                 let since_ns = end_ns(&outcome).unwrap_or_else(|| self.clock.now().0);
                 self.settle(slot, connection, since_ns);
             }
@@ -418,18 +466,22 @@ impl Slots {
     /// The server was found to have closed the connection in that slot, which carries nothing (or a request that it did
     /// not answer), after so many answers.
     fn note_closed(&mut self, slot: u32, answers: u32) {
+        if self.slots[slot as usize].of.is_some() {
+            // How long a connection of many lanes lies idle is another matter.
+            return;
+        }
         let age_ns = self.clock.now().0 - self.slots[slot as usize].since_ns;
         self.lifetimes.closed(age_ns, answers);
     }
 
     /// Lets a connection that has carried nothing since then stand ready in its slot, watched.
-    fn settle(&mut self, slot: u32, mut connection: H1Connection, since_ns: i64) {
+    fn settle(&mut self, slot: u32, mut connection: Box<H1Connection>, since_ns: i64) {
         let place = &mut self.slots[slot as usize];
         place.since_ns = since_ns;
         let waker = place.waker.begin_poll();
         let exchanges = connection.exchanges();
         if connection.poll_idle(&mut Context::from_waker(waker)).is_pending() {
-            place.life = Life::Idle(Box::new(connection));
+            place.life = Life::Idle(Lane::H1(connection));
             self.standing.add(Kind::of(exchanges), Resting { slot, since_ns });
         } else {
             self.note_closed(slot, exchanges);
@@ -437,7 +489,25 @@ impl Slots {
         }
     }
 
+    /// Puts a connection that was made into its slot; how many requests at once it carries, and whether by HTTP/2.
+    fn settle_opened(&mut self, slot: u32, opened: Opened) -> (u32, bool) {
+        match opened {
+            Opened::H1(connection) => {
+                let since_ns = connection.connect_stamps().ready_ns().0;
+                self.carriers.note_each(1);
+                self.settle(slot, connection, since_ns);
+                (1, false)
+            }
+            Opened::H2(connection) => {
+                let lanes = connection.limit();
+                self.settle_carrier(slot, connection);
+                (lanes, true)
+            }
+        }
+    }
+
     fn vacate(&mut self, slot: u32) {
+        self.leave_carrier(slot);
         self.slots[slot as usize].life = Life::Free;
         self.free.push(slot);
     }
@@ -447,6 +517,7 @@ impl Slots {
         for slot in self.standing.drain() {
             self.vacate(slot);
         }
+        self.close_carriers();
     }
 }
 

@@ -20,6 +20,8 @@ const BEGUN_AT_ONCE: usize = 8;
 /// Time of the sending thread for one connection, and with TLS.
 const CONNECT_COST_NS: i64 = 100_000;
 const CONNECT_TLS_COST_NS: i64 = 2_000_000;
+/// Time between two pings on an HTTP/2 connection. One that brought nothing between two takes no new requests.
+const PING_NS: i64 = 15_000_000_000;
 /// How long a peak of connections in use is remembered, once or twice.
 const PEAK_NS: i64 = 10_000_000_000;
 /// Spares beyond the known need: an eighth of the recent peak, within these.
@@ -31,6 +33,7 @@ const MAX_SPARES: usize = 32;
 pub(super) struct Tending {
     next: Option<(i64, Key)>,
     last_ns: i64,
+    pinged_ns: i64,
     peak: Peak,
     /// What is counted for the manifest.
     pub(super) counts: ConnectionOutcome,
@@ -91,6 +94,9 @@ impl Worker {
         self.tending.counts.retired += self.slots.retire(now, self.may_connect());
         self.forecast.pass(now.saturating_add(self.lead_ns()));
         let (missing, mut next_ns) = self.outlook(now);
+        // Of connections; what is missing is room for requests.
+        let missing = missing.div_ceil(self.slots.lanes_each());
+        self.keep_alive(now);
         if missing > 0 {
             if self.backoff.holds(now) {
                 next_ns = next_ns.min(self.backoff.until_ns());
@@ -119,7 +125,7 @@ impl Worker {
                     each_ns: if self.target.tls.is_some() { CONNECT_TLS_COST_NS } else { CONNECT_COST_NS },
                     good_for_ns: self.slots.unused_good_for_ns(),
                 };
-                let making = self.slots.making_for_nobody();
+                let making = self.slots.making_for_nobody() * self.slots.lanes_each();
                 let outlook = self.forecast.look(now_ns, self.slots.count_good(), making, spares, cost);
                 (outlook.missing, outlook.next_ns)
             }
@@ -129,9 +135,18 @@ impl Worker {
                     ConnectionUse::Reuse => spares,
                     ConnectionUse::PerRequest => spares.max(at_once),
                 };
-                let ready = self.slots.count_good()(now_ns) + self.slots.making_for_nobody();
+                let ready = self.slots.count_good()(now_ns)
+                    + self.slots.making_for_nobody() * self.slots.lanes_each();
                 (wanted.min(self.line.len()).saturating_sub(ready), i64::MAX)
             }
+        }
+    }
+
+    /// Now and then: pings to the connections that carry many requests each.
+    fn keep_alive(&mut self, now_ns: i64) {
+        if self.slots.carriers() > 0 && now_ns - self.tending.pinged_ns >= PING_NS {
+            self.tending.pinged_ns = now_ns;
+            self.slots.keep_alive();
         }
     }
 

@@ -28,7 +28,7 @@ impl Worker {
         while let Some(command) = self.next_command().await? {
             let answer = match command {
                 Command::Look => continue,
-                Command::Warm { connections } => self.warm(connections).await?,
+                Command::Warm { connections, as_room } => self.warm(connections, as_room).await?,
                 Command::Phase { inbox, budget, pace, start_ns } => {
                     (self.inbox, self.budget) = (Some(inbox), budget);
                     (self.pace, self.start_ns) = (pace, start_ns);
@@ -49,18 +49,33 @@ impl Worker {
         Ok(())
     }
 
-    async fn warm(&mut self, connections: u32) -> io::Result<Answer> {
+    async fn warm(&mut self, connections: u32, as_room: bool) -> io::Result<Answer> {
         self.connect_failure = None;
         let before = self.slots.open();
+        let mut wanted = connections;
+        if as_room && !self.slots.knows_lanes() {
+            // The first one tells how many requests a connection carries.
+            self.open_ahead(1).await?;
+            wanted -= 1;
+        }
+        if as_room {
+            let each = u32::try_from(self.slots.lanes_each()).unwrap_or(u32::MAX);
+            let stands = self.slots.carriers() > 0;
+            wanted = if stands { connections.div_ceil(each) - 1 } else { wanted.div_ceil(each) };
+        }
+        self.open_ahead(wanted).await?;
+        let open = u32::try_from(self.slots.open() - before.min(self.slots.open())).unwrap_or(u32::MAX);
+        Ok(Answer::Warmed { open, failure: self.connect_failure.take() })
+    }
+
+    async fn open_ahead(&mut self, connections: u32) -> io::Result<()> {
         for _ in 0..connections {
             if self.may_connect() && self.connect_failure.is_none() {
                 self.connect(None);
             }
         }
         // After a stop there is nothing to connect for.
-        self.drive(|worker| worker.connecting == 0 || worker.halt > Halt::Running).await?;
-        let open = u32::try_from(self.slots.open() - before.min(self.slots.open())).unwrap_or(u32::MAX);
-        Ok(Answer::Warmed { open, failure: self.connect_failure.take() })
+        self.drive(|worker| worker.connecting == 0 || worker.halt > Halt::Running).await
     }
 
     /// Keeps kept connections watched until a command comes.

@@ -38,8 +38,24 @@ vocabulary! {
         TlsNotSpoken = "tls_not_spoken",
         /// TLS failed in another way: no version, cipher or protocol in common, or broken messages.
         Tls = "tls",
+        /// HTTP/2 was asked for, and the peer speaks only HTTP/1.1.
+        Http1Only = "http1_only",
+        /// HTTP/2 was asked for, and the peer closed the connection, refused it or answered with something else.
+        Http2Refused = "http2_refused",
+        /// HTTP/2 was asked for, and the peer's part of its beginning did not come within the limit for connecting.
+        Http2Timeout = "http2_timeout",
         /// The peer refused the stream before doing any work on it (an HTTP/2 refusal or a GOAWAY below its id).
         StreamRefused = "stream_refused",
+        /// The peer reset the HTTP/2 stream with the code `CANCEL`.
+        StreamCancelled = "stream_cancelled",
+        /// The peer reset the HTTP/2 stream with the code `INTERNAL_ERROR`.
+        StreamInternalError = "stream_internal_error",
+        /// The peer reset the HTTP/2 stream with the code `ENHANCE_YOUR_CALM`: it finds the load excessive.
+        StreamCalm = "stream_calm",
+        /// The peer reset the HTTP/2 stream with the code `PROTOCOL_ERROR` or `FLOW_CONTROL_ERROR`.
+        StreamProtocol = "stream_protocol",
+        /// The peer reset the HTTP/2 stream with another code; the attempt's error text names it.
+        StreamReset = "stream_reset",
         /// The connection broke before any byte of the response: whether the server saw the request cannot be known.
         ResetBeforeResponse = "reset_before_response",
         /// The connection broke within the response's status line and headers.
@@ -164,6 +180,9 @@ impl Reason {
                 | Self::TlsTimeout
                 | Self::TlsNotSpoken
                 | Self::Tls
+                | Self::Http1Only
+                | Self::Http2Refused
+                | Self::Http2Timeout
         )
     }
 
@@ -174,6 +193,7 @@ impl Reason {
             Self::ConnectTimeout
                 | Self::ConnectionLimit
                 | Self::TlsTimeout
+                | Self::Http2Timeout
                 | Self::ResponseTimeout
                 | Self::IdleTimeout
                 | Self::TotalTimeout
@@ -216,7 +236,10 @@ impl Reason {
             Self::TlsWrongName => "use a name that the certificate is for, or give it with --tls-name",
             Self::TlsNotSpoken => "the port speaks plain HTTP: write the target as http://",
             Self::HttpsExpected => "the port speaks TLS: write the target as https://",
-            Self::Http2Only => "HTTP/1.1 is what tracewheel speaks: use a port that does",
+            Self::Http2Only => "the port speaks HTTP/2 only: give --http 2",
+            Self::Http1Only => "give --http 1.1, or a target that speaks HTTP/2",
+            Self::Http2Refused | Self::Http2Timeout => "does this port speak HTTP/2? --http 1.1 does without",
+            Self::StreamCalm => "the server finds the load excessive: lower --speed or --http2-streams",
             Self::HttpProtocol => "is this an HTTP port at all?",
             Self::ResponseTimeout | Self::TotalTimeout => "the server took longer than --timeout allows",
             Self::Unauthorized => "check the key: --api-key-env or --api-key-file",

@@ -45,13 +45,16 @@ const INGEST: Groups = &[
 const INSPECT: Groups = &[("Result", &["fidelity", "json"])];
 
 const MOCK: Groups = &[
-    ("Endpoint", &["listen", "config", "seed"]),
+    ("Endpoint", &["listen", "config", "seed", "tls_cert", "tls_key"]),
     ("Instead of serving", &["print_config", "check", "describe"]),
     ("Result", &["gateway_log", "witness_log", "json"]),
 ];
 
 const REPLAY: Groups = &[
-    ("Target", &["target", "protocol", "model", "api_key_env", "api_key_file", "ca_file", "tls_name"]),
+    (
+        "Target",
+        &["target", "protocol", "model", "api_key_env", "api_key_file", "ca_file", "tls_name", "http"],
+    ),
     (
         "What is replayed",
         &[
@@ -80,6 +83,7 @@ const REPLAY: Groups = &[
             "connections",
             "connection_use",
             "spare_connections",
+            "http2_streams",
             "workers",
             "test_stall_ms",
             "realtime",

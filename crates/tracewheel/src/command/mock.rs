@@ -33,6 +33,7 @@ type IsOwn = fn(&[u8]) -> bool;
 
 fn serve(config: MockConfig, args: &MockArgs, output: &Output) -> Result<(), Failure> {
     let replaced = check_logs(&config, args)?;
+    let scheme = if config.http.tls_cert.is_some() { "https" } else { "http" };
     let mock = Mock::bind(config, args.listen, RunClock::start()).map_err(|error| {
         let exit = match &error {
             MockError::Log(_) => Exit::Output,
@@ -43,7 +44,7 @@ fn serve(config: MockConfig, args: &MockArgs, output: &Output) -> Result<(), Fai
     })?;
     // Installed before anybody is told that it serves, so that whoever reads the line may stop it.
     let stopped = signals::stopped()?;
-    let url = format!("http://{}", mock.local_addr());
+    let url = format!("{scheme}://{}", mock.local_addr());
     output.note(&format!("mock LLM endpoint on {url} (Ctrl-C ends it)"));
     // The line that scripts read.
     output.data(&url)?;
@@ -71,6 +72,10 @@ fn config(args: &MockArgs) -> Result<MockConfig, Failure> {
     }
     if args.witness_log.is_some() {
         config.witness_log.clone_from(&args.witness_log);
+    }
+    if args.tls_cert.is_some() {
+        config.http.tls_cert.clone_from(&args.tls_cert);
+        config.http.tls_key.clone_from(&args.tls_key);
     }
     Ok(config)
 }

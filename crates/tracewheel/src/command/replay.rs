@@ -10,7 +10,8 @@ use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_record::Run;
 use tracewheel_record::manifest::{AnswersLimitFrom, ConnectionOutcome};
 use tracewheel_replay::{
-    ConnectionUse, ErrorClass, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel, StopSignal,
+    ConnectionUse, ErrorClass, HttpVersion, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel,
+    StopSignal,
 };
 use tracewheel_timeline::vocab::Operation;
 use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window};
@@ -342,6 +343,15 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     (config.realtime, config.pin) = (args.realtime, args.pin.clone());
     config.max_connections = args.connections;
     config.spare_connections = args.spare_connections;
+    config.http2_streams = args.http2_streams.unwrap_or(config.http2_streams);
+    if let Some(word) = &args.http {
+        let found = HttpVersion::ALL.into_iter().find(|(name, _)| name == word);
+        let (_, http) = found.ok_or_else(|| {
+            let words = HttpVersion::ALL.map(|(name, _)| name).join(", ");
+            Failure::usage(format!("--http `{word}` is no version: {words}"))
+        })?;
+        config.http = http;
+    }
     if let Some(word) = &args.connection_use {
         let found = ConnectionUse::ALL.into_iter().find(|(name, _)| name == word);
         let (_, connection_use) = found.ok_or_else(|| {

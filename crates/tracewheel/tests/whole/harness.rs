@@ -96,7 +96,7 @@ impl Place {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split_whitespace().find(|word| word.starts_with("http://"));
+        let url = line.split_whitespace().find(|word| word.starts_with("http"));
         let url = url.unwrap_or_else(|| panic!("the mock says no address: {line}")).to_owned();
         MockProcess { child, url }
     }
