@@ -72,6 +72,11 @@ impl Forecast {
         }
     }
 
+    /// When the next of them is due.
+    pub(super) fn first_ns(&self) -> Option<i64> {
+        self.dues.front().copied()
+    }
+
     pub(super) fn clear(&mut self) {
         self.dues.clear();
     }

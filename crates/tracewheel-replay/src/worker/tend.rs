@@ -152,7 +152,9 @@ impl Worker {
 
     fn make_ready(&mut self, missing: usize) {
         for _ in 0..missing.min(BEGUN_AT_ONCE) {
-            if !self.may_connect() {
+            // At the limit one that will be too old makes room for one that will not.
+            let due_ns = self.forecast.first_ns().unwrap_or(i64::MIN);
+            if !self.may_connect() && !(self.connecting == 0 && self.slots.give_way(due_ns)) {
                 return;
             }
             self.connect(None);

@@ -117,13 +117,23 @@ fn each_request_has_a_connection_of_its_own_where_that_is_asked_for() {
 fn a_cap_on_connections_is_kept_while_they_are_closed_and_made_again() {
     let place = Place::new();
     bursts(&place, &[0, 1_500, 3_000], 12);
-    let mock =
-        place.mock(&format!("{CLOSING}idle_close_ms = 1400\nmax_connections = 3\nover_limit = \"reset\"\n"));
+    let mock = place.mock(&format!("{CLOSING}idle_close_ms = 1400\n"));
     let (report, run) = replay(&place, &mock.url, &["--connections", "2", "--spare-connections", "9"]);
     mock.stop();
     assert_eq!(report["run"]["counts"]["ok"], 36, "{report}");
     assert!(witnessed(&place).values().all(|times| *times == 1));
     assert_eq!(run.manifest().policy.connections.limit, Some(2));
+    // A connection carries one request at a time: of those under way, no more than two.
+    let spans = run
+        .attempts()
+        .unwrap()
+        .map(Result::unwrap)
+        .map(|one| (one.first_write_ns.unwrap(), one.end_ns.unwrap()));
+    let spans: Vec<_> = spans.collect();
+    for (begun, _) in &spans {
+        let at_once = spans.iter().filter(|(from, to)| from <= begun && begun < to).count();
+        assert!(at_once <= 2, "{at_once} at {begun}");
+    }
 }
 
 #[test]
