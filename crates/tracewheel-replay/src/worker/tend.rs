@@ -154,7 +154,8 @@ impl Worker {
         for _ in 0..missing.min(BEGUN_AT_ONCE) {
             // At the limit one that will be too old makes room for one that will not.
             let due_ns = self.forecast.first_ns().unwrap_or(i64::MIN);
-            if !self.may_connect() && !(self.connecting == 0 && self.slots.give_way(due_ns)) {
+            let room = self.may_connect() || (self.connecting == 0 && self.slots.give_way(due_ns));
+            if !room {
                 return;
             }
             self.connect(None);
