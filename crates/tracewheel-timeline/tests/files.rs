@@ -280,9 +280,9 @@ fn motley(number: u64) -> RequestRow {
     RequestRow {
         arrival_unix_ns: Some(number as i64),
         path: Some(format!("/{number:0>90}").into()),
-        model: (number % 2 == 0).then(|| ["small", "large", "medium"][number as usize / 2 % 3].into()),
+        model: number.is_multiple_of(2).then(|| ["small", "large", "medium"][number as usize / 2 % 3].into()),
         provider: (number >= 25_000).then(|| "late".into()),
-        prefix_hashes: (number % 5 > 0).then(|| hashes.collect()),
+        prefix_hashes: (!number.is_multiple_of(5)).then(|| hashes.collect()),
         ..RequestRow::default()
     }
 }
