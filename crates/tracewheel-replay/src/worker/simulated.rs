@@ -430,7 +430,7 @@ fn a_thread_that_is_stopped_now_and_then_sends_late_and_in_order_and_loses_nothi
 
 /// The whole of it: `cargo test --workspace --locked --lib -- --ignored --nocapture seventeen_million`.
 #[test]
-#[ignore = "17 million requests take a minute or more"]
+#[ignore = "17 million requests take many minutes without optimisation"]
 #[allow(clippy::print_stdout, reason = "whoever asks for it wants the figures")]
 fn seventeen_million_requests_of_a_day_keep_their_times_in_flat_memory() {
     let setting = Setting {
@@ -445,6 +445,7 @@ fn seventeen_million_requests_of_a_day_keep_their_times_in_flat_memory() {
     assert!(seen.last.0 > 23 * HOUR, "{seen:?}");
     assert_eq!((seen.latest_ns, seen.connected_at_send), (0, 0), "{seen:?}");
     let [early, late] = seen.resident_bytes;
-    assert!(late - early < 4 << 20, "memory grew from {early} to {late} bytes");
+    // Slots of the wheels keep some of their room once they were used, a day's slots after a day.
+    assert!(late - early < 16 << 20, "memory grew from {early} to {late} bytes");
     println!("{seen:?}");
 }
