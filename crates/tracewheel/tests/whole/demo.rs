@@ -34,7 +34,11 @@ fn the_replay_agrees_with_production_and_the_naive_bench_is_several_times_too_go
         assert!(place_in_baseline(entry).is_eq(), "{metric} {percentile} of the replay: {entry}");
     }
     let bench = entry(&shown["bench"], "ttft", "p95");
-    assert!(place_in_baseline(bench).is_lt(), "{bench}");
+    // So few answers bound a p95 on one side at most; the value itself lies below all that production's may be.
+    assert!(
+        bench["replay"]["value_ns"].as_i64() < bench["baseline"]["interval"]["lo_ns"].as_i64(),
+        "{bench}"
+    );
     assert!(bench["ratio"]["value"].as_f64().unwrap() < 1.0 / 3.0, "{bench}");
     assert_eq!(shown["bench"]["replay"]["concurrency"]["max"], 1);
     for name in ["gateway.jsonl", "production.parquet", "traffic.parquet", "runs"] {
