@@ -36,6 +36,8 @@ pub struct Options {
     pub seconds: u32,
     /// Folder whose disk is measured. What is written there is removed again.
     pub dir: PathBuf,
+    /// Whether the sending threads ask for a real-time class while rates are tried.
+    pub realtime: bool,
 }
 
 /// One thing that is being measured, told before it begins.

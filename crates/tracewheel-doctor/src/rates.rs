@@ -64,7 +64,11 @@ pub(crate) fn try_rate(per_second: u32, options: &Options) -> Result<(Rate, Mach
     let plan = plan(&scratch.path().join("arrivals.parquet"), &offsets)
         .map_err(|source| DoctorError::Replay { per_second, source })?;
     let endpoint = Endpoint::start(CHUNKS)?;
-    let config = ReplayConfig { target: format!("http://{}", endpoint.addr()), ..ReplayConfig::default() };
+    let config = ReplayConfig {
+        target: format!("http://{}", endpoint.addr()),
+        realtime: options.realtime,
+        ..ReplayConfig::default()
+    };
     let (events, _unread) = sync_channel(1);
     let runs = scratch.path().join("runs");
     let report = tracewheel_replay::run(&plan, &config, &runs, &StopSignal::new(), events)
@@ -168,7 +172,7 @@ mod tests {
     #[test]
     fn a_rate_is_tried_by_a_whole_replay_that_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { rates: vec![], seconds: 1, dir: dir.path().to_owned() };
+        let options = Options { rates: vec![], seconds: 1, dir: dir.path().to_owned(), realtime: false };
         let (rate, machine) = try_rate(50, &options).unwrap();
         assert_eq!((rate.requests, rate.lateness.n), (50, 50));
         assert!(rate.lateness.p50_ns > Some(0) && rate.achieved_per_second > Some(1.0));

@@ -433,6 +433,9 @@ pub(crate) struct DoctorArgs {
     /// Seconds for each rate.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
+    /// Ask for a real-time class for the sending threads while rates are tried, as `replay --realtime` does.
+    #[arg(long)]
+    pub(crate) realtime: bool,
     /// Folder whose disk is measured: where runs will be written.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,

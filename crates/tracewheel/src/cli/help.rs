@@ -99,7 +99,7 @@ const COMPARE: Groups = &[
 ];
 
 const DOCTOR: Groups =
-    &[("What is measured", &["rates", "require", "seconds", "dir"]), ("Result", &["json"])];
+    &[("What is measured", &["rates", "require", "seconds", "realtime", "dir"]), ("Result", &["json"])];
 
 const RECOVER: Groups = &[("Result", &["timeline", "json"])];
 

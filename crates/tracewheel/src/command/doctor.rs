@@ -9,7 +9,7 @@ use crate::output::Output;
 /// Measures this machine and prints what was found.
 pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
     let rates = args.rates.iter().chain(&args.require).copied().collect();
-    let options = Options { rates, seconds: args.seconds, dir: args.dir.clone() };
+    let options = Options { rates, seconds: args.seconds, dir: args.dir.clone(), realtime: args.realtime };
     let findings = examine(&options, &mut |step| output.note(&told(step))).map_err(failure)?;
     if args.json {
         output.document("1.0", &findings)?;
