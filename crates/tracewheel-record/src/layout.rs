@@ -17,6 +17,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
+
 use crate::error::{RecordError, Result};
 
 /// Name of the manifest.
@@ -117,7 +120,8 @@ pub(crate) fn senders(run: &Path) -> Result<BTreeSet<(u32, u32)>> {
 }
 
 /// Whether a folder is what a writer leaves that died before its manifest was there, which is before the first send:
-/// nothing but empty directories and locks. Not so where there is a manifest.
+/// nothing but empty directories and locks, and without even those a folder that is named as runs are. Not so where
+/// there is a manifest.
 pub(crate) fn is_stillborn(run: &Path, tables: &[&str]) -> Result<bool> {
     if run.join(MANIFEST).exists() {
         return Ok(false);
@@ -126,7 +130,7 @@ pub(crate) fn is_stillborn(run: &Path, tables: &[&str]) -> Result<bool> {
     if !run.is_dir() {
         return Err(not_a_run());
     }
-    let (mut begun, mut foreign) = (false, false);
+    let (mut begun, mut foreign) = (has_name_of_a_run(run), false);
     for folder in names(run)? {
         let path = run.join(&folder);
         let is_journal = folder == JOURNAL;
@@ -143,6 +147,14 @@ pub(crate) fn is_stillborn(run: &Path, tables: &[&str]) -> Result<bool> {
         }
     }
     if foreign || !begun { Err(not_a_run()) } else { Ok(true) }
+}
+
+/// Whether a folder's name begins as the ids of runs do, with a UUID.
+fn has_name_of_a_run(run: &Path) -> bool {
+    // Not the path as it was given, which may be a dot.
+    let path = run.canonicalize().unwrap_or_default();
+    let uuid = path.file_name().and_then(|name| name.to_str()?.get(..Hyphenated::LENGTH));
+    uuid.is_some_and(|uuid| Uuid::try_parse(uuid).is_ok())
 }
 
 fn is_of_journal(name: &str) -> bool {
