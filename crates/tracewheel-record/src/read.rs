@@ -7,11 +7,13 @@ mod timeline;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use self::exchanges::Exchanges;
 pub use self::rows::Rows;
 pub use self::timeline::TimelineView;
 use crate::departures;
+use crate::disk::{Disk, FileSystem};
 use crate::error::{RecordError, Result};
 use crate::layout;
 use crate::manifest::{self, Manifest};
@@ -183,6 +185,16 @@ impl Run {
         closed_unix_ns: i64,
         strata: &mut dyn FnMut(u64) -> Option<Strata>,
     ) -> Result<Recovery> {
+        Self::recover_on(Arc::new(FileSystem), dir, closed_unix_ns, strata)
+    }
+
+    /// As [`recover`](Self::recover), on a disk of the caller's.
+    pub(crate) fn recover_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        closed_unix_ns: i64,
+        strata: &mut dyn FnMut(u64) -> Option<Strata>,
+    ) -> Result<Recovery> {
         let run = Self::open(dir)?;
         let Some(locks) = layout::take_locks(&run.dir)? else {
             let process = run.writer_process();
@@ -191,11 +203,11 @@ impl Run {
         // Under the locks: whoever held them until now may have closed it.
         let run = Self::open(dir)?;
         if run.is_closed() {
-            recover::sweep(&run)?;
+            recover::sweep(&run, disk.as_ref())?;
             return Err(RecordError::AlreadyClosed { path: run.dir });
         }
         layout::own(&run.dir)?;
-        let recovery = recover::recover(&run, closed_unix_ns, strata);
+        let recovery = recover::recover(&run, &disk, closed_unix_ns, strata);
         drop(locks);
         recovery
     }

@@ -15,7 +15,7 @@ use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use self::losses::Losses;
 use crate::columns::Table;
 use crate::departures;
-use crate::disk::{Disk, FileSystem};
+use crate::disk::Disk;
 use crate::error::{RecordError, Result};
 use crate::journal::SegmentReader;
 use crate::layout::{self, Slot};
@@ -75,24 +75,24 @@ type Key = (u64, u32);
 
 pub(crate) fn recover(
     run: &Run,
+    disk: &Arc<dyn Disk>,
     closed_unix_ns: i64,
     strata: &mut dyn FnMut(u64) -> Option<Strata>,
 ) -> Result<Recovery> {
-    let disk: Arc<dyn Disk> = Arc::new(FileSystem);
     let mut losses = losses::survey(run)?;
     roll::<RequestRecord>(run, disk.as_ref(), &mut losses)?;
     roll::<AttemptRecord>(run, disk.as_ref(), &mut losses)?;
     roll::<HealthRecord>(run, disk.as_ref(), &mut losses)?;
     roll::<ServerRecord>(run, disk.as_ref(), &mut losses)?;
     let interrupted = interrupted(run, &mut losses)?;
-    write_interrupted(run, &disk, &interrupted, strata)?;
+    write_interrupted(run, disk, &interrupted, strata)?;
     close(run, disk.as_ref(), closed_unix_ns, losses)
 }
 
 /// Removes what is left of the journal of a closed run: its writer died between the two steps.
-pub(crate) fn sweep(run: &Run) -> Result<()> {
+pub(crate) fn sweep(run: &Run, disk: &dyn Disk) -> Result<()> {
     if run.dir().join(layout::JOURNAL).exists() {
-        write::remove_journal(&FileSystem, run.dir())?;
+        write::remove_journal(disk, run.dir())?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod full;
 mod golden;
 mod losses;
 mod manifest;
+mod mortal;
 mod recovery;
 mod reference;
 mod rolling;

@@ -1,11 +1,8 @@
 use std::fs;
-use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::samples::{orderly, release};
 use super::*;
-use crate::disk::DiskFile;
 use crate::{RecordError, Recovery, layout};
 
 /// A run of 20 requests of which 12 ended and were flushed, to parts and a segment; row 12 is in flight.
@@ -217,70 +214,4 @@ fn whoever_recovers_a_run_is_named_to_the_next() {
     assert!(matches!(error, RecordError::InUse { process, .. } if process == own), "{error}");
     drop(locks);
     assert!(recovered(&run).damage.is_empty());
-}
-
-/// A disk whose process dies after so many steps.
-#[derive(Debug)]
-struct Mortal {
-    steps: AtomicUsize,
-}
-
-impl Mortal {
-    fn step(&self) -> io::Result<()> {
-        let alive = |left: usize| left.checked_sub(1);
-        let left = self.steps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, alive);
-        left.map(|_| ()).map_err(|_| io::ErrorKind::Interrupted.into())
-    }
-}
-
-impl Disk for Mortal {
-    fn create_dir(&self, path: &Path, parents: bool) -> io::Result<()> {
-        self.step().and_then(|()| FileSystem.create_dir(path, parents))
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.step().and_then(|()| FileSystem.create(path))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step().and_then(|()| FileSystem.rename(from, to))
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.step().and_then(|()| FileSystem.remove(path))
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.step().and_then(|()| FileSystem.sync_dir(path))
-    }
-}
-
-#[test]
-fn a_run_that_is_cut_off_at_any_step_of_its_making_is_empty_or_recovers_whole() {
-    let id = "01a22a71-d369-7267-b46a-c14fed992dfe-t";
-    let (mut empty, mut recovered) = (0, 0);
-    for steps in 0.. {
-        let dir = tempfile::tempdir().unwrap();
-        let run = dir.path().join(id);
-        let manifest = Manifest { id: id.to_owned(), ..manifest_for(&orderly(20)) };
-        let disk = Arc::new(Mortal { steps: AtomicUsize::new(steps) });
-        let begun = RunWriter::begin(dir.path(), manifest, WriterOptions::default(), disk);
-        let done = begun.is_ok();
-        begun.into_iter().for_each(RunWriter::die);
-        if !run.exists() {
-            assert!(!done);
-        } else if run.join("manifest.json").exists() {
-            let recovery = Run::recover(&run, 1, &mut |_| None).unwrap();
-            assert_eq!((recovery.summary.counts.unsent, recovery.damage), (20, vec![]), "{steps} steps");
-            assert!(recovery.unsent_certain);
-            recovered += 1;
-        } else {
-            assert!(Run::is_stillborn(&run).unwrap(), "{steps} steps");
-            empty += 1;
-        }
-        if done {
-            break;
-        }
-    }
-    assert!(empty > 5 && recovered > 0, "{empty} empty, {recovered} recovered");
 }
