@@ -144,7 +144,7 @@ pub struct HttpConfig {
     pub over_limit: OverLimit,
     /// Largest request body, bytes; larger is refused with 413.
     pub max_body_bytes: u32,
-    /// Whether a request without an `authorization` header is refused with 401.
+    /// Whether a request without a key, where its API has it, is refused with 401.
     pub require_authorization: bool,
     /// A connection ends with so many answers; the last one says `connection: close` (HTTP/2: GOAWAY). Absent: never.
     pub close_after_answers: Option<NonZeroU32>,

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tracewheel_clock::{Clock, RunClock};
 
 use crate::config::MockConfig;
+use crate::dialect;
 
 /// Attempts that may lie between the server and the log's thread; beyond it lines are dropped and counted.
 const CHANNEL_ATTEMPTS: usize = 8192;
@@ -108,7 +109,8 @@ impl<'a> GatewayLine<'a> {
     /// An access log knows of requests to the model only. A client that goes before the head was sent is logged as
     /// 499, as nginx does.
     fn of(log: &'a AttemptLog) -> Option<Self> {
-        if !log.path.starts_with("/v1/") || log.method != "POST" {
+        let to_model = log.path.starts_with("/v1/") || dialect::find(&log.path).is_some();
+        if !to_model || log.method != "POST" {
             return None;
         }
         let status = log.status.unwrap_or(499);

@@ -25,7 +25,8 @@ pub struct ReportedHeaders {
     pub retry_after_ns: Option<i64>,
     /// What the server says about a retry: `x-should-retry`.
     pub should_retry: Option<bool>,
-    /// Requests allowed in a window: `x-ratelimit-limit-requests`.
+    /// Requests allowed in a window: `x-ratelimit-limit-requests`, or `anthropic-ratelimit-requests-limit`, and so for
+    /// what follows. Anthropic's reset is a time of day, which says nothing without a clock, and is not read.
     pub requests_limit: Option<i64>,
     /// Requests left in the window: `x-ratelimit-remaining-requests`.
     pub requests_remaining: Option<i64>,
@@ -68,10 +69,14 @@ impl ReportedHeaders {
                 "retry-after" => (&mut second_choice, Field::RetryAfter { unit_ns: 1e9 }),
                 "x-should-retry" => (&mut reported, Field::ShouldRetry),
                 "x-ratelimit-limit-requests" => (&mut reported, Field::RequestsLimit),
+                "anthropic-ratelimit-requests-limit" => (&mut second_choice, Field::RequestsLimit),
                 "x-ratelimit-remaining-requests" => (&mut reported, Field::RequestsRemaining),
+                "anthropic-ratelimit-requests-remaining" => (&mut second_choice, Field::RequestsRemaining),
                 "x-ratelimit-reset-requests" => (&mut reported, Field::RequestsReset),
                 "x-ratelimit-limit-tokens" => (&mut reported, Field::TokensLimit),
+                "anthropic-ratelimit-tokens-limit" => (&mut second_choice, Field::TokensLimit),
                 "x-ratelimit-remaining-tokens" => (&mut reported, Field::TokensRemaining),
+                "anthropic-ratelimit-tokens-remaining" => (&mut second_choice, Field::TokensRemaining),
                 "x-ratelimit-reset-tokens" => (&mut reported, Field::TokensReset),
                 "content-encoding" => (&mut reported, Field::ContentEncoding),
                 _ => continue,
@@ -113,6 +118,10 @@ impl ReportedHeaders {
             request_id: self.request_id.or(lesser.request_id),
             server_ms: self.server_ms.or(lesser.server_ms),
             retry_after_ns: self.retry_after_ns.or(lesser.retry_after_ns),
+            requests_limit: self.requests_limit.or(lesser.requests_limit),
+            requests_remaining: self.requests_remaining.or(lesser.requests_remaining),
+            tokens_limit: self.tokens_limit.or(lesser.tokens_limit),
+            tokens_remaining: self.tokens_remaining.or(lesser.tokens_remaining),
             ..self
         }
     }
@@ -226,6 +235,24 @@ mod tests {
         assert_eq!(reported.requests_limit, None);
         assert_eq!((reported.tokens_remaining, reported.tokens_limit), (Some(0), Some(150_000)));
         assert_eq!(reported.requests_reset_ns, Some(8_640_000_000));
+    }
+
+    #[test]
+    fn limits_are_read_under_the_names_of_either_provider() {
+        let reported = read(&[
+            ("anthropic-ratelimit-requests-limit", "50"),
+            ("anthropic-ratelimit-requests-remaining", "49"),
+            ("anthropic-ratelimit-requests-reset", "2026-11-30T12:00:00Z"),
+            ("anthropic-ratelimit-tokens-limit", "40000"),
+            ("anthropic-ratelimit-tokens-remaining", "39000"),
+        ]);
+        assert_eq!((reported.requests_limit, reported.requests_remaining), (Some(50), Some(49)));
+        assert_eq!((reported.tokens_limit, reported.tokens_remaining), (Some(40_000), Some(39_000)));
+        assert_eq!(reported.requests_reset_ns, None);
+        // A gateway that translates says both: OpenAI's names win.
+        let both =
+            read(&[("anthropic-ratelimit-requests-limit", "50"), ("x-ratelimit-limit-requests", "60")]);
+        assert_eq!(both.requests_limit, Some(60));
     }
 
     #[test]

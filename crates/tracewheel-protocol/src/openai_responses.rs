@@ -16,9 +16,13 @@ use message::{Kind, Message, Status};
 /// `POST /v1/responses`.
 ///
 /// Responses are not stored (`store: false`), so that a replay leaves nothing behind. The API has no way to force a
-/// length: the cap is the recorded one, and answers may be shorter. Penalties and seeds are unknown to it.
+/// length: the cap is the recorded one, 16 at least because less is refused, and answers may be shorter.
+/// Penalties and seeds are unknown to it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiResponses;
+
+/// OpenAI refuses a smaller cap with 400.
+const LEAST_CAP: u32 = 16;
 
 /// The parameters that the protocol knows.
 const NAMES: &[(Parameter, &str)] = &[(Parameter::Temperature, "temperature"), (Parameter::TopP, "top_p")];
@@ -43,7 +47,7 @@ impl Provider for OpenAiResponses {
         string(out, request.model);
         out.extend_from_slice(b",\"input\":");
         string(out, request.prompt);
-        number(out, "max_output_tokens", request.max_tokens);
+        number(out, "max_output_tokens", request.max_tokens.max(LEAST_CAP));
         sampling(request, NAMES, out);
         if let Some(salt) = request.cache_salt {
             out.extend_from_slice(b",\"cache_salt\":");

@@ -14,6 +14,8 @@ mod commands;
 mod connections;
 #[path = "whole/demo.rs"]
 mod demo;
+#[path = "whole/dialects.rs"]
+mod dialects;
 #[path = "whole/doctor.rs"]
 mod doctor;
 #[path = "whole/exit_codes.rs"]

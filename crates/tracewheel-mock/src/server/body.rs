@@ -8,12 +8,13 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tracewheel_tokens::TextMaker;
 
+use crate::api::ApiError;
 use crate::config::RoleDelta;
 use crate::engine::Ticket;
-use crate::reply::{Reply, TailShape};
+use crate::reply::Reply;
 use crate::server::exchange::{Exchange, Piece};
 use crate::server::hub::{Hub, StreamState};
-use crate::server::tamper::{Cut, Tamper};
+use crate::server::tamper::{Cut, Source, Tamper};
 
 /// A response body: given whole, or token by token.
 pub(crate) enum ReplyBody {
@@ -59,19 +60,18 @@ pub(crate) struct TokenStream {
     pub(crate) words: Rc<TextMaker>,
     pub(crate) role_delta: RoleDelta,
     pub(crate) progress: Progress,
-    pub(crate) tail_shape: TailShape,
     pub(crate) tamper: Option<Box<Tamper>>,
 }
 
 /// What a stream has given out.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    role: bool,
+    opened: bool,
     tokens: u32,
     tail: bool,
 }
 
-impl TokenStream {
+impl Source for TokenStream {
     fn next(&mut self, cx: &Context<'_>) -> Poll<Option<(Bytes, Piece)>> {
         let state = &self.place.state;
         if self.progress.tail {
@@ -79,26 +79,42 @@ impl TokenStream {
         }
         if let Some(cached) = state.cached_tokens() {
             let available = state.available();
-            let role_due = available > 0 || self.role_delta == RoleDelta::Admission;
-            if self.reply.has_role_delta() && !self.progress.role && role_due {
-                self.progress.role = true;
-                return Poll::Ready(Some((self.reply.role_chunk(cached), Piece::Other)));
+            let early = self.role_delta == RoleDelta::Admission || self.reply.opens_early();
+            if !self.progress.opened && (available > 0 || early) {
+                self.progress.opened = true;
+                if let Some(opening) = self.reply.opening(cached) {
+                    return Poll::Ready(Some((opening, Piece::Other)));
+                }
             }
             if self.progress.tokens < available {
                 let index = self.progress.tokens;
                 self.progress.tokens += 1;
-                return Poll::Ready(Some((self.reply.token_chunk(&self.words, cached, index), Piece::Token)));
+                return Poll::Ready(Some((self.reply.token(&self.words, cached, index), Piece::Token)));
             }
             if state.complete() {
                 self.progress.tail = true;
-                return Poll::Ready(Some((
-                    self.reply.tail(self.reply.usage(cached, available), self.tail_shape),
-                    Piece::Last,
-                )));
+                return Poll::Ready(Some((self.reply.tail(cached, available), Piece::Last)));
             }
         }
         state.wake_me(cx);
         Poll::Pending
+    }
+
+    fn failure(&mut self, error: &ApiError) -> Bytes {
+        self.reply.failure(error)
+    }
+}
+
+/// A body that is there as a whole.
+struct Once<'a>(&'a mut Option<Bytes>);
+
+impl Source for Once<'_> {
+    fn next(&mut self, _cx: &Context<'_>) -> Poll<Option<(Bytes, Piece)>> {
+        Poll::Ready(self.0.take().map(|bytes| (bytes, Piece::Last)))
+    }
+
+    fn failure(&mut self, _error: &ApiError) -> Bytes {
+        Bytes::new()
     }
 }
 
@@ -112,9 +128,9 @@ impl Body for ReplyBody {
                 exchange.gave(Piece::Last);
                 Ok(Frame::data(bytes))
             })),
-            Self::Whole { bytes, tamper: Some(tamper), .. } => tamper
-                .poll(cx, |_| Poll::Ready(bytes.take().map(|bytes| (bytes, Piece::Last))))
-                .map(|next| next.map(|given| given.map(Frame::data))),
+            Self::Whole { bytes, tamper: Some(tamper), .. } => {
+                tamper.poll(cx, &mut Once(bytes)).map(|next| next.map(|given| given.map(Frame::data)))
+            }
             Self::Stream(stream) => match stream.tamper.take() {
                 None => stream.next(cx).map(|next| {
                     next.map(|(bytes, piece)| {
@@ -123,7 +139,7 @@ impl Body for ReplyBody {
                     })
                 }),
                 Some(mut tamper) => {
-                    let given = tamper.poll(cx, |cx| stream.next(cx));
+                    let given = tamper.poll(cx, stream);
                     stream.tamper = Some(tamper);
                     given.map(|next| next.map(|given| given.map(Frame::data)))
                 }

@@ -39,6 +39,8 @@ pub(crate) struct Exchange {
     sink: LogSink,
     log: RefCell<AttemptLog>,
     stream: RefCell<Option<Rc<StreamState>>>,
+    /// Whether the engine's tokens are an answer.
+    generates: Cell<bool>,
     /// Pieces that the body gave out and the kernel has not taken yet.
     unflushed: RefCell<Vec<Piece>>,
     ended: Cell<Option<RunNs>>,
@@ -62,6 +64,7 @@ impl Exchange {
             sink,
             log: RefCell::new(log),
             stream: RefCell::default(),
+            generates: Cell::new(true),
             unflushed: RefCell::default(),
             ended: Cell::new(None),
             flush_waker: RefCell::default(),
@@ -75,8 +78,9 @@ impl Exchange {
         change(&mut self.log.borrow_mut());
     }
 
-    /// Ties the exchange to its request in the engine.
-    pub(crate) fn follow(&self, stream: Rc<StreamState>) {
+    /// Ties the exchange to its request in the engine, which `generates` an answer, or computes the prompt only.
+    pub(crate) fn follow(&self, stream: Rc<StreamState>, generates: bool) {
+        self.generates.set(generates);
         *self.stream.borrow_mut() = Some(stream);
     }
 
@@ -136,10 +140,13 @@ impl Drop for Exchange {
         log.end_unix_ns = self.clock.wall(end);
         if let Some(stream) = self.stream.take() {
             log.cached_tokens = stream.cached_tokens();
-            log.completion_tokens = Some(stream.available());
             log.admitted_mono_ns = stream.admitted_at().map(|at| self.mono_ns(at));
-            log.first_token_model_mono_ns = stream.first_token_at().map(|at| self.mono_ns(at));
-            log.last_token_model_mono_ns = stream.last_token_at().map(|at| self.mono_ns(at));
+            log.completion_tokens = Some(0);
+            if self.generates.get() {
+                log.completion_tokens = Some(stream.available());
+                log.first_token_model_mono_ns = stream.first_token_at().map(|at| self.mono_ns(at));
+                log.last_token_model_mono_ns = stream.last_token_at().map(|at| self.mono_ns(at));
+            }
         }
         let mut tally = self.tally.borrow_mut();
         tally.requests += 1;

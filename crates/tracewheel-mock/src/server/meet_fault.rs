@@ -11,7 +11,7 @@ use crate::config::{FaultKind, FaultRule, Point};
 use crate::fault::{AskFacts, Facts};
 use crate::server::body::ReplyBody;
 use crate::server::exchange::Piece;
-use crate::server::routes::{Call, JSON, add_retry_after, retry_count};
+use crate::server::routes::{Call, JSON, retry_count};
 use crate::server::tamper::{Cut, Tamper};
 use crate::server::wire::Pace;
 
@@ -61,17 +61,18 @@ impl Call {
         let status = rule.status.and_then(|status| StatusCode::from_u16(status).ok());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let html = rule.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
+        let wait_ns = rule.retry_after_ms.map(|ms| i64::from(ms) * 1_000_000);
         let body = match &rule.body {
             Some(body) => body.clone(),
             None if html => format!(
                 "<html>\r\n<head><title>{status}</title></head>\r\n<body>\r\n<center><h1>{status}</h1></center>\r\n</body>\r\n</html>\r\n"
             ),
-            None => ApiError {
+            None => self.refusal(&ApiError {
                 status: status.as_u16(),
                 kind: "server_error",
+                retry_after_ns: wait_ns,
                 ..ApiError::invalid(None, "the server could not answer this request")
-            }
-            .to_json(),
+            }),
         };
         let kind = if html { HTML } else { JSON };
         let body = ReplyBody::whole(body.into(), Rc::clone(&self.exchange), None);
@@ -79,8 +80,8 @@ impl Call {
         if let Some(kind) = &rule.content_type {
             set_content_type(response.headers_mut(), kind);
         }
-        if let Some(ms) = rule.retry_after_ms {
-            add_retry_after(response.headers_mut(), i64::from(ms) * 1_000_000);
+        if let Some(ns) = wait_ns {
+            self.dialect.add_wait(response.headers_mut(), ns);
         }
         response
     }

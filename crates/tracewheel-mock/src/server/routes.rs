@@ -6,10 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
-    SERVER,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -19,13 +16,14 @@ use tracewheel_net::tls::TlsServer;
 use tracewheel_tokens::TextMaker;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::{ApiError, Ask, Operation, parse};
+use crate::api::{ApiError, Ask};
 use crate::config::{FaultRule, MockConfig};
+use crate::dialect::{self, Asked, BudgetLeft, Dialect, Identity, ceil_div};
 use crate::engine::chance::{Chance, Draw};
 use crate::engine::{Budget, EngineRequest, RateLimited, Refusal, Remaining, Ticket};
 use crate::fault::FaultPlan;
 use crate::log::{AttemptLog, LogSink};
-use crate::reply::Reply;
+use crate::reply::{Reply, Voice};
 use crate::server::body::{Place, Progress, ReplyBody, TokenStream};
 use crate::server::exchange::{Exchange, Tally};
 use crate::server::hub::Hub;
@@ -35,14 +33,12 @@ use crate::server::tamper::Cut;
 use crate::server::wire::Pace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Headers by which clients tell a retry from a first attempt.
 const RETRY_COUNTS: [HeaderName; 2] =
     [HeaderName::from_static("x-stainless-retry-count"), HeaderName::from_static("x-retry-count")];
 const SERVER_NAME: HeaderValue =
     HeaderValue::from_static(concat!("tracewheel-mock/", env!("CARGO_PKG_VERSION")));
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
 /// What all connections share.
@@ -71,6 +67,8 @@ pub(crate) struct Call {
     pub(crate) exchange: Rc<Exchange>,
     pub(crate) parts: Parts,
     pub(crate) arrival: Arrival,
+    /// What is spoken at the path; OpenAI's where no model is asked.
+    pub(crate) dialect: &'static dyn Dialect,
     pub(crate) ticket: Ticket,
     pub(crate) request_id: HeaderValue,
     /// What is to happen to the answer.
@@ -158,30 +156,25 @@ impl Service {
         let (parts, body) = request.into_parts();
         let call = self.begin(connection, parts);
         let path = call.parts.uri.path();
-        if !matches!(path, "/v1/chat/completions" | "/v1/completions")
-            && let Some(response) = call.meet_fault(None).await?
-        {
+        let asks_model = dialect::find(path).is_some();
+        if !asks_model && let Some(response) = call.meet_fault(None).await? {
             return Ok(response);
         }
         let response = match (&call.parts.method, path) {
-            (&Method::POST, "/v1/chat/completions") => call.generate(Operation::Chat, body).await?,
-            (&Method::POST, "/v1/completions") => call.generate(Operation::Completion, body).await?,
+            (&Method::POST, _) if asks_model => call.generate(body).await?,
             (&Method::GET, "/v1/models") => call.json(StatusCode::OK, models(&call.service.config)),
             (&Method::GET, "/health") => call.json(StatusCode::OK, r#"{"status":"ok"}"#),
             (&Method::GET, "/metrics") => call.metrics(),
             (&Method::POST, "/reset_prefix_cache") => call.reset_prefix_cache(),
-            (
-                method,
-                "/v1/chat/completions"
-                | "/v1/completions"
-                | "/v1/models"
-                | "/health"
-                | "/metrics"
-                | "/reset_prefix_cache",
-            ) => call.refuse(&ApiError {
-                status: 405,
-                ..ApiError::invalid(None, format!("{method} is not served at {path}"))
-            }),
+            (method, _)
+                if asks_model
+                    || matches!(path, "/v1/models" | "/health" | "/metrics" | "/reset_prefix_cache") =>
+            {
+                call.refuse(&ApiError {
+                    status: 405,
+                    ..ApiError::invalid(None, format!("{method} is not served at {path}"))
+                })
+            }
             (method, _) => call.refuse(&ApiError {
                 status: 404,
                 ..ApiError::invalid(None, format!("invalid URL ({method} {path})"))
@@ -194,6 +187,7 @@ impl Service {
         let arrival = connection.latest_read().unwrap_or_else(|| connection.now());
         let ticket = Ticket(self.next_ticket.get());
         self.next_ticket.set(ticket.0 + 1);
+        let dialect = dialect::find(parts.uri.path()).unwrap_or(&dialect::OpenAi);
         let request_id = parts.headers.get(&REQUEST_ID).cloned().unwrap_or_else(|| {
             HeaderValue::from_str(&format!("mock-{:016x}", ticket.0))
                 .expect("hexadecimal digits are header text")
@@ -221,13 +215,23 @@ impl Service {
         connection.wire.set_pace(Pace::Whole);
         connection.add(Rc::clone(&exchange));
         let fault = RefCell::default();
-        Call { service: Rc::clone(self), connection, exchange, parts, arrival, ticket, request_id, fault }
+        Call {
+            service: Rc::clone(self),
+            connection,
+            exchange,
+            parts,
+            arrival,
+            dialect,
+            ticket,
+            request_id,
+            fault,
+        }
     }
 }
 
 impl Call {
-    async fn generate(&self, operation: Operation, body: Incoming) -> Result<Response<ReplyBody>, Cut> {
-        if self.service.config.http.require_authorization && !self.parts.headers.contains_key(AUTHORIZATION) {
+    async fn generate(&self, body: Incoming) -> Result<Response<ReplyBody>, Cut> {
+        if self.service.config.http.require_authorization && self.key().is_none() {
             return Ok(self.refuse(&ApiError {
                 status: 401,
                 code: Some("invalid_api_key"),
@@ -240,8 +244,8 @@ impl Call {
         };
         // The request is there when its last byte is.
         let arrived = self.connection.latest_read().unwrap_or(self.arrival);
-        let ask = match parse(operation, &body, &self.service.config) {
-            Ok(ask) => ask,
+        let (ask, voice) = match self.read(&body) {
+            Ok(read) => read,
             Err(error) => return Ok(self.refuse(&error)),
         };
         self.exchange.note(|log| {
@@ -256,12 +260,33 @@ impl Call {
         Ok(match self.service.hub.submit(arrived.best(), request) {
             Err(refusal) => self.refuse_by_engine(refusal),
             Ok((remaining, state)) => {
-                self.exchange.follow(Rc::clone(&state));
+                self.exchange.follow(Rc::clone(&state), ask.answer.tokens > 0);
                 let place = Place { hub: Rc::clone(&self.service.hub), ticket: self.ticket, state };
-                let mut response = self.reply(&ask, place).await;
-                add_remaining(response.headers_mut(), remaining, &self.service.config);
+                let mut response = self.reply(&ask, voice, place).await;
+                self.add_remaining(response.headers_mut(), remaining);
                 response
             }
+        })
+    }
+
+    /// The key that came with the request.
+    fn key(&self) -> Option<&HeaderValue> {
+        self.dialect.key_headers().iter().find_map(|name| self.parts.headers.get(*name))
+    }
+
+    fn read(&self, body: &[u8]) -> Result<(Ask, Box<dyn Voice>), ApiError> {
+        let service = &self.service;
+        self.dialect.read(&Asked {
+            path: self.parts.uri.path(),
+            query: self.parts.uri.query(),
+            headers: &self.parts.headers,
+            body,
+            config: &service.config,
+            identity: Identity {
+                number: self.ticket.0,
+                created_s: service.clock.wall(self.arrival.best()).div_euclid(1_000_000_000),
+                fingerprint: &service.fingerprint,
+            },
         })
     }
 
@@ -284,7 +309,7 @@ impl Call {
     }
 
     fn engine_request(&self, ask: &Ask) -> EngineRequest {
-        let key = self.parts.headers.get(AUTHORIZATION).map_or(0, |value| xxh3_64(value.as_bytes()));
+        let key = self.key().map_or(0, |value| xxh3_64(value.as_bytes()));
         EngineRequest {
             ticket: self.ticket,
             key,
@@ -295,17 +320,23 @@ impl Call {
         }
     }
 
-    async fn reply(&self, ask: &Ask, place: Place) -> Response<ReplyBody> {
+    async fn reply(&self, ask: &Ask, voice: Box<dyn Voice>, place: Place) -> Response<ReplyBody> {
         let service = &self.service;
-        let created_s = service.clock.wall(self.arrival.best()).div_euclid(1_000_000_000);
         let text_key = Chance::new(service.config.seed).bits(Draw::Text, ask.prompt.digest);
-        let reply = Reply::new(ask, self.ticket.0, created_s, &service.fingerprint, text_key);
+        let cache = &service.config.cache;
+        let mut reply = Reply::new(ask, voice, if cache.enabled { cache.block_tokens } else { 0 }, text_key);
         if !reply.is_stream() {
             poll_fn(|cx| place.state.poll_complete(cx)).await;
-            let usage = reply.usage(place.state.cached_tokens().unwrap_or(0), place.state.available());
-            return self.json(StatusCode::OK, reply.whole(&service.words, usage));
+            let cached = place.state.cached_tokens().unwrap_or(0);
+            // What generates nothing has had one step's token all the same.
+            let tokens = place.state.available().min(ask.answer.tokens);
+            return self.json(StatusCode::OK, reply.whole(&service.words, cached, tokens));
         }
         let tamper = self.tamper();
+        if let Some(tamper) = &tamper {
+            reply.set_tail_shape(tamper.tail_shape());
+        }
+        let stream_type = reply.stream_type();
         let body = ReplyBody::Stream(TokenStream {
             place,
             exchange: Rc::clone(&self.exchange),
@@ -313,10 +344,24 @@ impl Call {
             words: Rc::clone(&service.words),
             role_delta: service.config.engine.role_delta,
             progress: Progress::default(),
-            tail_shape: tamper.as_ref().map(|tamper| tamper.tail_shape()).unwrap_or_default(),
             tamper,
         });
-        self.respond(StatusCode::OK, EVENT_STREAM, body)
+        self.respond(StatusCode::OK, stream_type, body)
+    }
+
+    /// The budget headers of a request that was let through.
+    fn add_remaining(&self, headers: &mut HeaderMap, remaining: Remaining) {
+        let limits = &self.service.config.limits;
+        let now_unix_ns = self.service.clock.wall(self.arrival.best());
+        for (what, limit, burst, left) in [
+            ("requests", limits.requests_per_minute, limits.request_burst, remaining.requests),
+            ("tokens", limits.tokens_per_minute, limits.token_burst, remaining.tokens),
+        ] {
+            let (Some(limit), Some(left)) = (limit, left) else { continue };
+            let (burst, limit) = (burst.unwrap_or(limit).get(), limit.get());
+            let full_in_ns = i64::from(burst.saturating_sub(left)) * 60_000_000_000 / i64::from(limit);
+            self.dialect.add_budget(headers, &BudgetLeft { what, limit, left, full_in_ns, now_unix_ns });
+        }
     }
 
     fn refuse_by_engine(&self, refusal: Refusal) -> Response<ReplyBody> {
@@ -331,9 +376,10 @@ impl Call {
             }
             Refusal::RateLimited(limited) => limited,
         };
-        let mut response = self.refuse(&rate_limit_error(limited));
-        if let Some(ns) = limited.retry_after_ns {
-            add_retry_after(response.headers_mut(), ns);
+        let error = rate_limit_error(limited);
+        let mut response = self.refuse(&error);
+        if let Some(ns) = error.retry_after_ns {
+            self.dialect.add_wait(response.headers_mut(), ns);
         }
         response
     }
@@ -352,8 +398,14 @@ impl Call {
     }
 
     fn refuse(&self, error: &ApiError) -> Response<ReplyBody> {
-        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.json(status, error.to_json())
+        let status = self.dialect.status(error);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.json(status, self.refusal(error))
+    }
+
+    /// The body of a refusal.
+    pub(crate) fn refusal(&self, error: &ApiError) -> String {
+        self.dialect.refusal(error, &String::from_utf8_lossy(self.request_id.as_bytes()))
     }
 
     fn json(&self, status: StatusCode, body: impl Into<Bytes>) -> Response<ReplyBody> {
@@ -374,7 +426,7 @@ impl Call {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(SERVER, SERVER_NAME);
-        headers.insert(REQUEST_ID, self.request_id.clone());
+        headers.insert(self.dialect.id_header(), self.request_id.clone());
         let answers = self.connection.count_answer();
         if self.service.config.http.close_after_answers.is_some_and(|most| answers >= most.get()) {
             if self.connection.is_http2() {
@@ -386,12 +438,6 @@ impl Call {
         self.tamper_with_head(headers);
         response
     }
-}
-
-/// The header of the standard counts whole seconds; the other one is exact. Both round up.
-pub(crate) fn add_retry_after(headers: &mut HeaderMap, ns: i64) {
-    headers.insert(RETRY_AFTER, HeaderValue::from(ceil_div(ns, 1_000_000_000)));
-    headers.insert(RETRY_AFTER_MS, HeaderValue::from(ceil_div(ns, 1_000_000)));
 }
 
 pub(crate) fn retry_count(headers: &HeaderMap) -> u32 {
@@ -426,25 +472,12 @@ fn rate_limit_error(limited: RateLimited) -> ApiError {
         None if limited.budget == Budget::InFlight => "too many requests are under way at once".to_owned(),
         None => format!("the request alone is larger than the limit of {what} allows at once"),
     };
-    ApiError { status: 429, kind, code: Some("rate_limit_exceeded"), param: None, message }
-}
-
-/// The budget headers of a request that was let through.
-fn add_remaining(headers: &mut HeaderMap, remaining: Remaining, config: &MockConfig) {
-    let limits = &config.limits;
-    let pairs = [
-        ("x-ratelimit-limit-requests", limits.requests_per_minute.map(u32::from)),
-        ("x-ratelimit-remaining-requests", remaining.requests),
-        ("x-ratelimit-limit-tokens", limits.tokens_per_minute.map(u32::from)),
-        ("x-ratelimit-remaining-tokens", remaining.tokens),
-    ];
-    for (name, value) in pairs {
-        if let Some(value) = value {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
-        }
+    ApiError {
+        status: 429,
+        kind,
+        code: Some("rate_limit_exceeded"),
+        param: None,
+        message,
+        retry_after_ns: limited.retry_after_ns,
     }
-}
-
-fn ceil_div(ns: i64, unit_ns: i64) -> i64 {
-    ns.max(0).saturating_add(unit_ns - 1) / unit_ns
 }

@@ -45,6 +45,15 @@ impl std::error::Error for Cut {
 /// Events in one write unless a rule says otherwise.
 const MERGED_EVENTS: u32 = 4;
 
+/// A body's pieces, as they would come without a rule.
+pub(crate) trait Source {
+    /// The next piece.
+    fn next(&mut self, cx: &Context<'_>) -> Poll<Option<(Bytes, Piece)>>;
+
+    /// An error instead of the pieces that are left.
+    fn failure(&mut self, error: &ApiError) -> Bytes;
+}
+
 /// One rule at work on one answer.
 pub(crate) struct Tamper {
     rule: Rc<FaultRule>,
@@ -113,25 +122,25 @@ impl Tamper {
         self.changed(bytes)
     }
 
-    /// The next piece of the body, which `next` gives.
+    /// The next piece of the body that `source` gives.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        mut next: impl FnMut(&mut Context<'_>) -> Poll<Option<(Bytes, Piece)>>,
+        source: &mut impl Source,
     ) -> Poll<Option<Result<Bytes, Cut>>> {
         loop {
             if self.over {
                 return Poll::Ready(None);
             }
             if self.is_due() {
-                match ready!(self.poll_strike(cx))? {
+                match ready!(self.poll_strike(cx, source))? {
                     Strike::Nothing => {}
                     Strike::Last(bytes) => return Poll::Ready(Some(Ok(self.last(bytes)))),
                 }
             }
             let taken = match self.held.take() {
                 Some(held) => Some(held),
-                None => ready!(next(cx)),
+                None => ready!(source.next(cx)),
             };
             let Some((bytes, piece)) = taken else {
                 self.over = true;
@@ -218,12 +227,12 @@ impl Tamper {
         }
     }
 
-    fn poll_strike(&mut self, cx: &mut Context<'_>) -> Poll<Result<Strike, Cut>> {
+    fn poll_strike(&mut self, cx: &mut Context<'_>, source: &mut impl Source) -> Poll<Result<Strike, Cut>> {
         match self.rule.kind {
             FaultKind::Stall => self.poll_stall(cx),
             FaultKind::StreamError => {
                 self.strike();
-                Poll::Ready(Ok(Strike::Last(self.error_event())))
+                Poll::Ready(Ok(Strike::Last(source.failure(&self.error()))))
             }
             FaultKind::Truncated => {
                 self.strike();
@@ -258,19 +267,18 @@ impl Tamper {
         self.service.note_fault(&self.rule, &self.exchange);
     }
 
-    fn error_event(&self) -> Bytes {
+    fn error(&self) -> ApiError {
         let status = self.rule.status.unwrap_or(500);
         let message =
             self.rule.body.clone().unwrap_or_else(|| "the model failed while it answered".to_owned());
-        let error = ApiError { status, kind: "server_error", ..ApiError::invalid(None, message) };
-        Bytes::from(format!("data: {}\n\n", error.to_json_with_status()))
+        ApiError { status, kind: "server_error", ..ApiError::invalid(None, message) }
     }
 
     /// A token's event, or a whole body, changed as the rule says.
     fn changed(&mut self, bytes: Bytes) -> Bytes {
         let changed = match self.rule.kind {
             FaultKind::BadJson => without_last(&bytes, b'}'),
-            FaultKind::BadSse => without_last(&bytes, b'\n'),
+            FaultKind::BadSse => without_blank_line(&bytes),
             FaultKind::BadUtf8 => with_text(&bytes, &[0xff, 0xfe]),
             FaultKind::Oversized => {
                 with_text(&bytes, &vec![b'x'; self.rule.bytes.map_or(0, |bytes| bytes.get() as usize)])
@@ -320,9 +328,18 @@ fn without_last(bytes: &Bytes, wanted: u8) -> Bytes {
     }
 }
 
+/// An event without the empty line at its end.
+fn without_blank_line(bytes: &Bytes) -> Bytes {
+    match bytes.strip_suffix(b"\r\n\r\n") {
+        Some(event) => [event, b"\r\n"].concat().into(),
+        None => without_last(bytes, b'\n'),
+    }
+}
+
 /// The bytes with something put at the beginning of the answer's text (or of the error's message).
 fn with_text(bytes: &Bytes, text: &[u8]) -> Bytes {
-    let starts: [&[u8]; 3] = [b"\"content\":\"", b"\"text\":\"", b"\"message\":\""];
+    let starts: [&[u8]; 5] =
+        [b"\"content\":\"", b"\"text\":\"", b"\"thinking\":\"", b"\"delta\":\"", b"\"message\":\""];
     let found = starts.iter().find_map(|start| {
         bytes.windows(start.len()).position(|window| window == *start).map(|at| at + start.len())
     });
@@ -341,6 +358,8 @@ mod tests {
         let event = Bytes::from_static(b"data: {\"delta\":{\"content\":\"a\"}}\n\n");
         assert_eq!(without_last(&event, b'}'), "data: {\"delta\":{\"content\":\"a\"}\n\n");
         assert_eq!(without_last(&event, b'\n'), "data: {\"delta\":{\"content\":\"a\"}}\n");
+        assert_eq!(without_blank_line(&event), "data: {\"delta\":{\"content\":\"a\"}}\n");
+        assert_eq!(without_blank_line(&Bytes::from_static(b"data: {}\r\n\r\n")), "data: {}\r\n");
         assert_eq!(with_text(&event, b"xx"), "data: {\"delta\":{\"content\":\"xxa\"}}\n\n");
         assert_eq!(with_text(&Bytes::from_static(b"{}"), b"x"), "{}x");
     }

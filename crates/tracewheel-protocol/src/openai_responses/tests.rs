@@ -146,3 +146,14 @@ fn a_request_has_exactly_these_bytes() {
         r#"{"model":"g-1","input":"say \"hi\"","max_output_tokens":70,"temperature":0.0,"top_p":0.9,"store":false,"stream":true,"stream_options":{"include_obfuscation":false}}"#
     );
 }
+
+#[test]
+fn a_cap_below_the_least_that_openai_takes_is_raised_to_it() {
+    for (asked, sent) in [(1, 16), (15, 16), (16, 16), (17, 17)] {
+        let mut body = Vec::new();
+        let request = RenderRequest { max_tokens: asked, ..RenderRequest::default() };
+        OpenAiResponses.render(&request, &mut body);
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["max_output_tokens"], sent);
+    }
+}
