@@ -119,7 +119,7 @@ def refusals():
             ],
         )
         check("code at Azure", azure_error.code, "429")
-        nobody = OpenAI(base_url=f"{endpoint.url}/v1", api_key="", max_retries=0, default_headers={"Authorization": openai.Omit()})
+        nobody = once.with_options(default_headers={"Authorization": openai.Omit()})
         refused("no key", openai.AuthenticationError, lambda: nobody.chat.completions.create(**ask))
     lines = [line for line in endpoint.lines if line["path"] == "/v1/chat/completions"]
     waits = [
