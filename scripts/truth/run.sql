@@ -88,6 +88,11 @@ WHERE attempt = 1 AND first_write_ns IS NOT NULL;
 INSERT INTO retry_lateness
 SELECT getvariable('side'), first_write_ns - due_ns FROM run_attempt WHERE attempt > 1 AND first_write_ns IS NOT NULL;
 
+INSERT INTO retry
+SELECT getvariable('side'), a.first_write_ns, greatest(a.due_ns - b.end_ns, 0), a.due_ns - b.due_ns
+FROM run_attempt a JOIN run_attempt b ON b.row = a.row AND b.copy = a.copy AND b.attempt = a.attempt - 1
+WHERE a.first_write_ns IS NOT NULL AND b.end_ns IS NOT NULL;
+
 INSERT INTO body_tail
 SELECT getvariable('side'), a.body_end_ns - s.last_ns FROM answer a JOIN run_stream s USING (row, copy) WHERE a.streamed;
 

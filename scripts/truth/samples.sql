@@ -168,6 +168,37 @@ WITH step AS (
 SELECT side, sum(step) OVER moments AS level, lead(at_ns) OVER moments - at_ns AS ns
 FROM step WINDOW moments AS (PARTITION BY side ORDER BY at_ns, step ROWS UNBOUNDED PRECEDING);
 
+-- How closely retries came together. The window is a tenth of the median wait, from 1 ms to 1 s; every retry has its share of
+-- a window when it is spread evenly over its wait (at least the window), in millionths.
+CREATE OR REPLACE TEMP TABLE retry_window AS
+SELECT side, count(*) AS retries,
+       greatest(least(at_rank(list_sort(list(wait_ns)), 50) // 10, 1000000000), 1000000)::BIGINT AS window_ns
+FROM retry GROUP BY side;
+CREATE OR REPLACE TEMP TABLE retry_wave AS
+WITH moment AS (
+    SELECT DISTINCT side, at_ns FROM retry
+), held AS (
+    SELECT m.side, m.at_ns, count(*) AS n, at_rank(list_sort(list(r.period_ns)), 50) AS period_ns
+    FROM moment m JOIN retry_window w USING (side)
+    JOIN retry r ON r.side = m.side AND r.at_ns >= m.at_ns AND r.at_ns - m.at_ns < w.window_ns
+    GROUP BY m.side, m.at_ns
+), densest AS (
+    SELECT *, row_number() OVER (PARTITION BY side ORDER BY n DESC, at_ns) AS place FROM held
+), spread AS (
+    SELECT r.side, r.at_ns - r.wait_ns AS from_ns, greatest(r.wait_ns, w.window_ns) AS spread_ns,
+           greatest(w.window_ns::HUGEINT * 1000000 // greatest(r.wait_ns, w.window_ns), 1)::BIGINT AS part
+    FROM retry r JOIN retry_window w USING (side)
+), step AS (
+    SELECT side, from_ns AS at_ns, part FROM spread
+    UNION ALL
+    SELECT side, from_ns + spread_ns, -part FROM spread
+), level AS (
+    SELECT side, sum(part) OVER (PARTITION BY side ORDER BY at_ns, part ROWS UNBOUNDED PRECEDING) AS level FROM step
+)
+SELECT w.side, w.retries, w.window_ns, d.n AS densest, d.period_ns, max(l.level)::BIGINT AS even
+FROM retry_window w JOIN densest d ON d.side = w.side AND d.place = 1 JOIN level l ON l.side = w.side
+GROUP BY ALL;
+
 -- Durations that are summed up by percentiles.
 CREATE OR REPLACE TEMP TABLE duration AS
 SELECT side, 'lateness' AS what, ns FROM lateness

@@ -192,6 +192,22 @@ class Tables:
             "throttled_share": throttled / sent if sent else None,
             "backoff": self.duration(side, "backoff"),
             "budget_wait": self.duration(side, "budget_wait"),
+            "wave": self.wave(side),
+        }
+
+    def wave(self, side):
+        rows = self.rows("SELECT retries, window_ns, densest, period_ns, even FROM retry_wave WHERE side = $1", side)
+        retries, window, densest, period, millionths = rows[0] if rows else (0, None, 0, None, None)
+        even = millionths / 1_000_000 if rows else None
+        return {
+            "retries": retries,
+            "window_ns": window,
+            "densest": densest,
+            "densest_share": densest / retries if rows else None,
+            "even": even,
+            "peak_factor": densest / even if rows else None,
+            "period_ns": period,
+            "synchronised": bool(rows) and densest >= 10 and densest / even >= 3,
         }
 
     def duration(self, side, what):
@@ -283,7 +299,8 @@ class Tables:
     def unsent(self, side, source, counts):
         """Requests that never left, by what kept them."""
         aborted = counts["reasons"].get("run_aborted", 0) + (0 if source.early else source.without_row)
-        follows = counts["reasons"].get("previous_turn_failed", 0)
+        not_to_be = ("previous_turn_failed", "budget_exceeded")
+        follows = sum(counts["reasons"].get(reason, 0) for reason in not_to_be)
         stuck = self.figure(side, "stuck")
         return {"aborted": aborted, "stuck": stuck, "limits": counts["unsent"] - aborted - follows}
 

@@ -30,6 +30,8 @@ CREATE OR REPLACE TEMP TABLE output_event (
 CREATE OR REPLACE TEMP TABLE lateness (side VARCHAR, ns BIGINT, written_ns BIGINT, due_ns BIGINT, write_ns BIGINT, released_ns BIGINT,
                                             ready_ns BIGINT);
 CREATE OR REPLACE TEMP TABLE retry_lateness (side VARCHAR, ns BIGINT);
+-- Retries whose attempt before has a known end: when it left, the wait before it, the time from the attempt before.
+CREATE OR REPLACE TEMP TABLE retry (side VARCHAR, at_ns BIGINT, wait_ns BIGINT, period_ns BIGINT);
 CREATE OR REPLACE TEMP TABLE body_tail (side VARCHAR, ns BIGINT);
 -- Figures that are one a side.
 CREATE OR REPLACE TEMP TABLE figure (side VARCHAR, name VARCHAR, n BIGINT);

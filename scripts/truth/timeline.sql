@@ -22,7 +22,8 @@ WITH RECURSIVE chain AS (
 )
 SELECT c.first_row, l.*, coalesce(l.e2e_ns, l.events[-1]) AS whole_ns,
        row_number() OVER (PARTITION BY c.first_row ORDER BY l.row DESC) = 1 AS is_last,
-       lag(l.arrival_ns + coalesce(l.e2e_ns, l.events[-1])) OVER (PARTITION BY c.first_row ORDER BY l.row) AS before_end_ns
+       lag(l.arrival_ns + coalesce(l.e2e_ns, l.events[-1])) OVER (PARTITION BY c.first_row ORDER BY l.row) AS before_end_ns,
+       lag(l.arrival_ns) OVER (PARTITION BY c.first_row ORDER BY l.row) AS before_ns
 FROM chain c JOIN logged l USING (row);
 
 INSERT INTO request
@@ -67,6 +68,10 @@ WITH single AS (
     WHERE l.is_last AND r.status = 'ok' AND len(l.events) >= 2
 )
 SELECT getvariable('side'), row, 0, place, at_ns, NULL, 'logged', false, false FROM single;
+
+INSERT INTO retry
+SELECT getvariable('side'), arrival_ns, greatest(arrival_ns - before_end_ns, 0), arrival_ns - before_ns
+FROM logged_attempt WHERE before_end_ns IS NOT NULL;
 
 INSERT INTO figure
 SELECT getvariable('side'), unnest(['retries_folded', 'status_unknown', 'served_by_gateway_cache', 'arrival_not_start', 'sampled']),

@@ -9,6 +9,7 @@ mod report;
 mod run;
 pub(crate) mod streams;
 mod timeline;
+mod wave;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +29,7 @@ pub use report::{
 };
 pub(crate) use run::load as load_run;
 pub(crate) use timeline::load as load_timeline;
+pub use wave::RetryWave;
 
 /// What a side is read from, for the passes that follow.
 #[derive(Clone, Copy)]
@@ -149,5 +151,6 @@ fn retries(roster: &Roster) -> RetryReport {
         throttled_share: share(throttled, all),
         backoff: waits(|r| r.backoff_ns),
         budget_wait: waits(|r| r.budget_wait_ns),
+        wave: RetryWave::default(),
     }
 }

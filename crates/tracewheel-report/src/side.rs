@@ -2,7 +2,7 @@
 
 use tracewheel_analysis::comparison::{
     CacheBinReport, CacheBinSide, CacheReport, Cause, Fidelity, FidelityCriteria, FidelityVerdict, Judged,
-    SideKind, SideReport, Warning,
+    RetryWave, SideKind, SideReport, Warning,
 };
 
 use crate::style::Style;
@@ -66,6 +66,7 @@ pub(crate) fn endings(sides: &[(&str, &SideReport)], style: Style) -> String {
 pub(crate) fn waits(sides: &[(&str, &SideReport)], style: Style) -> String {
     let mut text = String::new();
     for (name, side) in sides {
+        text += &wave(name, &side.retries.wave, style);
         for (what, wait) in [("back-off", &side.retries.backoff), ("budget waits", &side.retries.budget_wait)]
         {
             if wait.n > 0 {
@@ -75,6 +76,23 @@ pub(crate) fn waits(sides: &[(&str, &SideReport)], style: Style) -> String {
         }
     }
     text
+}
+
+/// That retries came together, where they did.
+fn wave(name: &str, wave: &RetryWave, style: Style) -> String {
+    let figures = (wave.window_ns, wave.peak_factor, wave.period_ns);
+    let (true, (Some(window_ns), Some(factor), Some(period_ns))) = (wave.synchronised, figures) else {
+        return String::new();
+    };
+    let found = format!(
+        "{name}: retries came in a wave: {} of {} within {}, {} times what the same waits give when they are spread evenly, {} after the attempt before",
+        count(wave.densest),
+        count(wave.retries),
+        duration(window_ns),
+        number(Some(factor)),
+        duration(period_ns)
+    );
+    notice(&found, style)
 }
 
 /// Evenness of the streams of sides.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::wave::RetryWave;
 use crate::fidelity::DurationSummary;
 
 /// What a side was read from.
@@ -117,6 +118,8 @@ pub struct RetryReport {
     pub backoff: DurationSummary,
     /// Waits for the client's own budgets, of the requests that had one.
     pub budget_wait: DurationSummary,
+    /// How closely retries came together.
+    pub wave: RetryWave,
 }
 
 /// Evenness of the streams of successful requests.

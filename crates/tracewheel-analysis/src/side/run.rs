@@ -1,6 +1,6 @@
 //! A run as one side: requests first, then their attempts, each table read once from front to back.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tracewheel_record::manifest::EndedBy;
 use tracewheel_record::{AttemptRecord, RequestRecord, Run};
@@ -9,6 +9,7 @@ use tracewheel_timeline::vocab::{AttemptStatus, Operation, Phase, Reason, Reques
 use super::observed::{Ended, Key, Observed, Roster};
 use super::report::{Counts, SideKind};
 use super::streams::{OutputStream, StreamTally};
+use super::wave::{Resend, RetryWave};
 use super::{Side, Source, load_level, throttled_status};
 use crate::error::{AnalysisError, Result};
 use crate::fidelity::{
@@ -77,6 +78,7 @@ pub(crate) fn load(run: &Run, stall_ns: i64, bounds: Option<FidelityBounds>) -> 
     let mut side = Side::new(SideKind::Run, run.manifest().id.clone(), Source::Run(run), attempts.roster);
     side.set_streams(attempts.tally);
     side.report.counts = table.counts;
+    side.report.retries.wave = RetryWave::of(attempts.resends);
     let window = &mut side.report.window;
     window.from_ns = side.roster.requests.first().map(|r| r.order_ns);
     window.to_ns = side.roster.requests.last().map(|r| cut.at_ns.unwrap_or(r.order_ns));
@@ -208,6 +210,9 @@ struct AttemptTable {
     stream: OutputStream,
     departures: Vec<Departure>,
     retry_lateness: Vec<i64>,
+    resends: Vec<Resend>,
+    /// Due time and end of the latest attempt of each request that has a later one.
+    tried: HashMap<Key, (i64, i64)>,
     body_tail: Vec<i64>,
     sent: u64,
 }
@@ -221,6 +226,8 @@ impl AttemptTable {
             stream: OutputStream::default(),
             departures: Vec::new(),
             retry_lateness: Vec::new(),
+            resends: Vec::new(),
+            tried: HashMap::new(),
             body_tail: Vec::new(),
             sent: 0,
         }
@@ -229,7 +236,11 @@ impl AttemptTable {
     fn add(&mut self, attempt: &AttemptRecord) {
         let key = (attempt.row, attempt.copy);
         let Some(at) = self.roster.position(key) else { return };
+        let tried = self.tried.remove(&key);
         let request = &mut self.roster.requests[at];
+        if let Some(end_ns) = attempt.end_ns.filter(|_| attempt.attempt < request.attempts) {
+            self.tried.insert(key, (attempt.due_ns, end_ns));
+        }
         if let Some(written) = attempt.first_write_ns {
             self.sent += 1;
             request.sent = true;
@@ -246,6 +257,13 @@ impl AttemptTable {
                 });
             } else {
                 self.retry_lateness.push(written - attempt.due_ns);
+                if let Some((due_ns, end_ns)) = tried {
+                    self.resends.push(Resend {
+                        at_ns: written,
+                        wait_ns: (attempt.due_ns - end_ns).max(0),
+                        period_ns: attempt.due_ns - due_ns,
+                    });
+                }
             }
         }
         request.throttled |= throttled_status(attempt.http_status)
@@ -322,7 +340,9 @@ fn unsent(counts: &Counts, without_row: u64, stuck: u64, cut: Cut) -> Unsent {
     // Requests without a row have no reason: they are the rest of a plan that was broken off.
     let aborted = of(Reason::RunAborted) + if cut.early { 0 } else { without_row };
     // A turn has no due time when the one before it failed, which follows from an answer.
-    let limits = counts.unsent.saturating_sub(aborted + of(Reason::PreviousTurnFailed));
+    // And what a budget was asked not to let through was not to be sent.
+    let not_to_be = of(Reason::PreviousTurnFailed) + of(Reason::BudgetExceeded);
+    let limits = counts.unsent.saturating_sub(aborted + not_to_be);
     Unsent { aborted, stuck, limits }
 }
 

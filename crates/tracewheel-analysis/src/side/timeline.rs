@@ -13,6 +13,7 @@ use tracewheel_timeline::{RequestRow, Timeline};
 use super::observed::{Ended, Observed, Roster};
 use super::report::{Counts, SideKind};
 use super::streams::{OutputStream, StreamTally, TokenSource};
+use super::wave::{Resend, RetryWave};
 use super::{Logged, Side, Source, throttled_status};
 use crate::error::Result;
 use crate::metric::Metric;
@@ -58,7 +59,7 @@ pub(crate) fn load<'a>(
         let (position, row) = row?;
         fold.add(position, &row, wanted);
     }
-    let Fold { requests, logged, mut counts, .. } = fold;
+    let Fold { requests, logged, mut counts, resends, .. } = fold;
     let roster = Roster::new(requests);
     for request in &roster.requests {
         counts.add(request.status.0);
@@ -71,6 +72,7 @@ pub(crate) fn load<'a>(
     let mut side =
         Side::new(SideKind::Timeline, timeline.meta().digest.clone(), Source::Timeline(timeline), roster);
     side.report.counts = counts;
+    side.report.retries.wave = RetryWave::of(resends);
     side.report.window.trace_from_unix_ns = side.roster.requests.first().map(|r| r.order_ns);
     side.report.window.trace_to_unix_ns = side.roster.requests.last().map(|r| r.order_ns);
     side.logged = logged;
@@ -110,6 +112,7 @@ struct Fold {
     request_of: HashMap<u64, usize>,
     logged: Logged,
     counts: Counts,
+    resends: Vec<Resend>,
 }
 
 impl Fold {
@@ -131,11 +134,24 @@ impl Fold {
             }
         };
         self.request_of.insert(position, at);
+        self.resends.extend(resend(&self.requests[at], row));
         take_attempt(&mut self.requests[at], position, row);
         self.logged.add(row);
         self.counts.status_unknown += u64::from(row.prod_status.is_none() && row.prod_error.is_none());
         self.counts.served_by_gateway_cache += u64::from(row.served_by_gateway_cache == Some(true));
     }
+}
+
+/// A later attempt of a request, where the end of the one before is known.
+fn resend(request: &Observed, row: &RequestRow) -> Option<Resend> {
+    let arrival_ns = row.arrival_unix_ns.unwrap_or(0);
+    let before_end_ns = request.end_ns.filter(|_| request.attempts > 0)?;
+    let before_start_ns = request.service_start_ns?;
+    Some(Resend {
+        at_ns: arrival_ns,
+        wait_ns: (arrival_ns - before_end_ns).max(0),
+        period_ns: arrival_ns - before_start_ns,
+    })
 }
 
 /// The request becomes what its latest logged attempt says; start and sums stay.
