@@ -9,6 +9,7 @@ use tracewheel_record::manifest::FidelityBounds;
 use tracewheel_transport::HttpChoice;
 use tracewheel_workload::CacheMode;
 
+use crate::client_budget::ClientBudget;
 use crate::retry::RetryPolicy;
 
 /// A second in nanoseconds.
@@ -51,7 +52,11 @@ pub struct ReplayConfig {
     pub request_timeout_ns: i64,
     /// Time that opening a connection may take.
     pub connect_timeout_ns: i64,
-    /// Leave a request when the recorded client left it (`cancel_after_ns`).
+    /// Limits that the client keeps by itself.
+    pub budget: ClientBudget,
+    /// Whether a turn waits for the one before it.
+    pub sessions: SessionRule,
+    /// Leave a request when the recorded client left it (`cancel_after_ns`, counted from when the request is due).
     pub cancel_as_recorded: bool,
     /// `Some(n)`: at most `n` requests at once, the next one starts when one ends. `None`: open loop.
     pub closed_loop: Option<u32>,
@@ -126,7 +131,9 @@ impl Default for ReplayConfig {
             retry: RetryPolicy::none(),
             request_timeout_ns: 600 * SECOND_NS,
             connect_timeout_ns: 5 * SECOND_NS,
-            cancel_as_recorded: true,
+            budget: ClientBudget::default(),
+            sessions: SessionRule::default(),
+            cancel_as_recorded: false,
             closed_loop: None,
             realtime: false,
             pin: Vec::new(),
@@ -183,6 +190,50 @@ impl HttpVersion {
             HttpVersion::Http2 => HttpChoice::Http2,
         }
     }
+}
+
+/// Whether a turn of a session waits for the one before it, and what follows a turn that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionRule {
+    /// What decides when a turn leaves.
+    pub mode: SessionMode,
+    /// What follows a turn that failed. Only for [`SessionMode::AfterPrevious`].
+    pub after_failure: AfterFailure,
+}
+
+/// What decides when a turn of a session leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionMode {
+    /// Its recorded arrival, whatever became of the turn before it.
+    #[default]
+    Independent,
+    /// The end of the turn before it plus the recorded pause.
+    AfterPrevious,
+}
+
+impl SessionMode {
+    /// Every mode, with its word.
+    pub const ALL: [(&'static str, SessionMode); 2] =
+        [("independent", SessionMode::Independent), ("after-previous", SessionMode::AfterPrevious)];
+}
+
+/// What follows a turn that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AfterFailure {
+    /// The session's later turns are not sent (`previous_turn_failed`).
+    #[default]
+    Stop,
+    /// They are, after the recorded pause.
+    GoOn,
+}
+
+impl AfterFailure {
+    /// Every rule, with its word.
+    pub const ALL: [(&'static str, AfterFailure); 2] =
+        [("stop", AfterFailure::Stop), ("go-on", AfterFailure::GoOn)];
 }
 
 /// How connections are used.

@@ -1,5 +1,6 @@
 //! Joins plan, wheel, protocol, transport and retry into one run, and emits one event stream.
 
+mod client_budget;
 mod config;
 mod error;
 mod event;
@@ -21,11 +22,17 @@ mod stop;
 mod sync;
 mod worker;
 
-pub use config::{ConnectionUse, HttpVersion, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret};
+pub use client_budget::ClientBudget;
+pub use config::{
+    AfterFailure, ConnectionUse, HttpVersion, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret,
+    SessionMode, SessionRule,
+};
 pub use error::{ErrorClass, ReplayError};
 pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};
 pub use report::{Counts, FirstFailure, Quantiles, RunReport};
-pub use retry::{LongerDelay, RetryPolicy, StatusRange};
+pub use retry::{
+    Jitter, LongerDelay, ParseJitterError, RetryKind, RetryPolicy, RetryPolicyError, ServerDelay, StatusRange,
+};
 pub use run::run;
 pub use stop::{StopLevel, StopSignal};
 pub use tracewheel_protocol::{LimitField, PROVIDERS, TokenDetail};

@@ -7,14 +7,15 @@ use serde_json::json;
 use tracewheel_protocol::Provider;
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
-    CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy, MachineSection,
-    OutcomeSection, PercentilesNs, PlanSection, PolicySection, PromptsSection, ProtocolSection,
-    ScenarioSection, TargetSection, TlsSection, VantageSection, WindowSection,
+    BudgetSection, CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy,
+    MachineSection, OutcomeSection, PercentilesNs, PlanSection, PolicySection, PromptsSection,
+    ProtocolSection, ScenarioSection, TargetSection, TlsSection, VantageSection, WindowSection,
 };
 use tracewheel_transport::{Endpoint, TlsClient};
 use tracewheel_workload::{CacheMode, Plan, PlanSurvey, Share, Sizes};
 
-use crate::config::ReplayConfig;
+use crate::client_budget::ClientBudget;
+use crate::config::{ReplayConfig, SECOND_NS, SessionMode};
 use crate::histogram::{Histogram, distribution, quantiles};
 use crate::machine;
 use crate::realtime::{Class, SchedulingSeen};
@@ -99,6 +100,9 @@ impl Known<'_> {
             speed: Some(options.speed.as_f64()),
             mode: Some(match self.config.closed_loop {
                 Some(at_once) => format!("closed:{at_once}"),
+                None if self.config.sessions.mode == SessionMode::AfterPrevious => {
+                    "open:after-previous".to_owned()
+                }
                 None => "open".to_owned(),
             }),
             window: WindowSection {
@@ -134,7 +138,7 @@ impl Known<'_> {
         PolicySection {
             retry: Some(config.retry.name.clone()),
             retry_resolved: serde_json::to_value(&config.retry).ok(),
-            budgets: Vec::new(),
+            budgets: budgets(&config.budget),
             connections: ConnectionSection {
                 mode: Some(config.connection_use.as_str().to_owned()),
                 opened_ahead: None,
@@ -352,4 +356,23 @@ fn percentiles(histogram: &Histogram, quantiles: &Quantiles) -> Option<Percentil
         p999_ns: histogram.quantile(0.999)?,
         max_ns: quantiles.max_ns?,
     })
+}
+/// What is limited, as the manifest tells it. A limit of requests in flight has no window.
+fn budgets(budget: &ClientBudget) -> Vec<BudgetSection> {
+    let minute = Some(60 * SECOND_NS);
+    [
+        ("requests", budget.requests_per_minute, minute),
+        ("tokens", budget.tokens_per_minute, minute),
+        ("in_flight", budget.in_flight.map(u64::from), None),
+    ]
+    .into_iter()
+    .filter_map(|(of, amount, window_ns)| {
+        Some(BudgetSection {
+            of: of.to_owned(),
+            scope: None,
+            amount: amount?,
+            window_ns: window_ns.unwrap_or(0),
+        })
+    })
+    .collect()
 }

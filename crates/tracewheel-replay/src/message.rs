@@ -19,6 +19,10 @@ pub(crate) struct ReadyRequest {
     pub(crate) body: Bytes,
     /// When the recorded client left, after the arrival.
     pub(crate) cancel_after_ns: Option<i64>,
+    /// Recorded pause after the previous turn's end; negative where the turns overlapped.
+    pub(crate) think_ns: Option<i64>,
+    /// Planned input and output tokens together.
+    pub(crate) tokens: u64,
     /// Whether a streamed answer is asked for.
     pub(crate) stream: bool,
 }

@@ -14,7 +14,7 @@ use tracewheel_timeline::vocab::{BodyState, Phase, Reason, RequestStatus, Source
 use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 
-use crate::config::{LookAhead, ReplayConfig};
+use crate::config::{LookAhead, ReplayConfig, SessionMode};
 use crate::message::{ReadyRequest, RecorderMessage, close};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 
@@ -233,6 +233,8 @@ impl Prefetch {
         let mut predicted = Predicted::default();
         let mut requests = plan.requests();
         let (mut number, mut unsent) = (0, 0);
+        // Who waits for whom is known within one worker only.
+        let by_session = self.renderer.config.sessions.mode == SessionMode::AfterPrevious;
         while unsent < UNSENT_ROWS
             && let Some(planned) = requests.next()
         {
@@ -255,7 +257,8 @@ impl Prefetch {
                 continue;
             }
             self.note_late(&record);
-            self.hand_over(number, ready(planned, record, uri, body));
+            let worker = planned.session_hash.filter(|_| by_session).map_or(number, |hash| hash as usize);
+            self.hand_over(worker, ready(planned, record, uri, body));
             number += 1;
         }
         let prediction = requests.prediction();
@@ -321,6 +324,8 @@ fn ready(planned: PlannedRequest, record: Box<RequestRecord>, uri: Uri, body: By
     ReadyRequest {
         request_id: planned.request_id,
         cancel_after_ns: planned.cancel_after_ns,
+        think_ns: planned.think_ns,
+        tokens: u64::from(planned.input_tokens) + u64::from(planned.output_tokens),
         stream: planned.stream,
         record,
         uri,

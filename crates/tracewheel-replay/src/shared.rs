@@ -21,6 +21,8 @@ use crate::realtime::SchedulingSeen;
 pub(crate) struct Gauges {
     /// Planned requests released.
     pub(crate) sent: AtomicU64,
+    /// Planned requests that will not be sent although the run goes on.
+    pub(crate) passed_over: AtomicU64,
     /// Requests released and not ended.
     pub(crate) in_flight: AtomicI64,
     /// Attempts beyond the first.

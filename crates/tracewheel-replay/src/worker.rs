@@ -7,10 +7,12 @@
 mod ending;
 mod flight;
 mod forecast;
+mod gate;
 mod lifetime;
 mod priority;
 mod reconnect;
 mod send;
+mod sessions;
 #[cfg(test)]
 mod simulated;
 mod slots;
@@ -32,7 +34,8 @@ use tracewheel_record::DepartureLog;
 use tracewheel_transport::{ConnectErrorKind, ExchangeLimits, H2Options, HttpChoice, TlsClient};
 use tracewheel_wheel::Wheel;
 
-use crate::config::ConnectionUse;
+use crate::client_budget::ClientBudget;
+use crate::config::{ConnectionUse, SessionRule};
 use crate::message::ReadyRequest;
 use crate::prefetch::Budget;
 use crate::realtime::Cores;
@@ -41,9 +44,11 @@ use crate::shared::{Halt, Outbox, Shared};
 
 use flight::Flights;
 use forecast::Forecast;
+use gate::Gate;
 use priority::Priority;
 use reconnect::Backoff;
 pub(crate) use reconnect::connect_reason;
+use sessions::Sessions;
 use slots::Slots;
 use tend::Tending;
 
@@ -80,6 +85,8 @@ pub(crate) struct Rules {
     pub(crate) request_timeout_ns: i64,
     pub(crate) connect_timeout_ns: i64,
     pub(crate) cancel_as_recorded: bool,
+    pub(crate) budget: ClientBudget,
+    pub(crate) sessions: SessionRule,
     pub(crate) limits: ExchangeLimits,
     /// Whether a connection carries one request or many.
     pub(crate) connection_use: ConnectionUse,
@@ -195,6 +202,10 @@ struct Worker {
     pumping: bool,
     /// Flights that found no connection free.
     starving: VecDeque<u32>,
+    /// The client's own budgets.
+    gate: Gate,
+    /// Who waits for whom.
+    sessions: Sessions,
     /// Flights that were released and have not ended.
     under_way: usize,
     inbox: Option<mpsc::Receiver<ReadyRequest>>,
@@ -276,6 +287,8 @@ async fn serve(setup: Setup) -> io::Result<()> {
             connection_numbers,
             rules.connection_use,
         ),
+        gate: Gate::new(rules.budget),
+        sessions: Sessions::new(rules.sessions),
         shared,
         outbox,
         departures,

@@ -318,7 +318,7 @@ fn a_server_that_closes_after_every_answer_loses_and_doubles_nothing() {
 fn a_recorded_cancel_leaves_at_its_time() {
     let server = Server::start(|_| Reply::HangMid);
     let bench = Bench::new(&[0, 5 * MS], |_, row| row.cancel_after_ns = Some(60 * MS));
-    let finished = bench.run(&config(&server));
+    let finished = bench.run(&ReplayConfig { cancel_as_recorded: true, ..config(&server) });
     assert_eq!(finished.report.counts.cancelled, 2);
     for request in &finished.requests {
         assert_eq!(request.reason, Some(Reason::CancelledAsRecorded));
@@ -331,10 +331,18 @@ fn a_recorded_cancel_leaves_at_its_time() {
 }
 
 #[test]
+fn nobody_leaves_as_recorded_unless_that_was_asked_for() {
+    let server = Server::start(|_| Reply::Stream { chunks: 2, gap_us: 40_000 });
+    let bench = Bench::new(&[0], |_, row| row.cancel_after_ns = Some(MS));
+    assert_eq!(bench.run(&config(&server)).report.counts.ok, 1);
+}
+
+#[test]
 fn a_cancel_during_a_back_off_ends_the_request() {
     let server = Server::start(|_| Reply::Status(429, "retry-after: 30\r\n", ""));
     let bench = Bench::new(&[0], |_, row| row.cancel_after_ns = Some(80 * MS));
-    let finished = bench.run(&ReplayConfig { retry: RetryPolicy::openai_sdk(), ..config(&server) });
+    let retry = RetryPolicy::openai_sdk();
+    let finished = bench.run(&ReplayConfig { retry, cancel_as_recorded: true, ..config(&server) });
     let request = finished.request(0);
     assert_eq!((request.status, request.attempts, request.final_attempt), (RequestStatus::Cancelled, 1, 1));
     assert!(request.end_ns.unwrap() - request.due_ns < 1_000 * MS);

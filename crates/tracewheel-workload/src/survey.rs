@@ -27,6 +27,8 @@ pub struct PlanSurvey {
     pub sizes_digest: String,
     /// Requests whose row says that it holds the whole body, which is then sent as it is.
     pub recorded_bodies: u64,
+    /// Requests that the recorded client left before the end.
+    pub left_by_client: u64,
     /// First and last recorded arrival of the phase `measure`, in Unix nanoseconds.
     pub trace_unix_ns: Option<(i64, i64)>,
     /// Operations that occur, in the order of their first request.
@@ -87,6 +89,7 @@ impl Surveyor {
         survey.input_tokens.take(planned.input_tokens);
         survey.output_tokens.take(planned.output_tokens);
         survey.recorded_bodies += u64::from(row.body_state == BodyState::Full);
+        survey.left_by_client += u64::from(row.cancel_after_ns.is_some());
         if let Some(at) = row.arrival_unix_ns.filter(|_| planned.phase == Phase::Measure) {
             let (first, last) = survey.trace_unix_ns.unwrap_or((at, at));
             survey.trace_unix_ns = Some((first.min(at), last.max(at)));

@@ -43,9 +43,7 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             words: PROVIDERS.iter().map(|provider| (provider.name(), provider.endpoint())).collect(),
             form: None,
         },
-        ("replay", "retry") => {
-            Choice { words: RetryPolicy::PRESETS.iter().map(|name| (*name, "")).collect(), form: None }
-        }
+        ("replay", "retry") => Choice { words: RetryPolicy::PRESETS.to_vec(), form: None },
         ("replay", "cache") => Choice {
             words: vec![
                 ("natural", "the trace's own sharing"),
@@ -54,6 +52,17 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             ],
             form: Some(("mix:SHARE", "warm for that share of the requests, cold for the others")),
         },
+        ("replay", "sessions") => of(&[
+            ("independent", "at its recorded arrival"),
+            ("after-previous", "when the turn before it has ended, after the recorded pause"),
+        ]),
+        ("replay", "after_failure") => of(&[
+            ("stop", "the session's later turns are not sent"),
+            ("go-on", "they are, after the recorded pause"),
+        ]),
+        ("replay", "cancel") => {
+            of(&[("recorded", "at the recorded time"), ("never", "the answer is read to its end")])
+        }
         ("replay", "unknown_tokens") => Choice {
             words: vec![("refuse", "stop before anything is sent"), ("skip", "leave such rows out")],
             form: Some(("fill:IN,OUT", "give them these counts")),

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tracewheel_record::manifest::FidelityBounds;
 
+use crate::scenario::{Budget, Retry};
 use crate::time::parse_ns;
 
 pub(crate) use help::command;
@@ -292,9 +293,31 @@ pub(crate) struct ReplayArgs {
     /// Seed of prompts, thinning and back-off jitter. Default 0.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
-    /// Retry policy: that of an SDK, or `none`, which is the default.
+    /// Retry policy. Default `none`.
     #[arg(long, value_name = "NAME")]
     pub(crate) retry: Option<String>,
+    /// What differs from that policy, as `max_retries=4,jitter=full,statuses=429+503`: the keys of `[retry]` in a scenario.
+    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
+    pub(crate) retry_with: Vec<String>,
+    /// The `[retry]` of the scenario.
+    #[arg(skip)]
+    pub(crate) retry_of_scenario: Retry,
+    /// Limits that the client keeps by itself, as `requests_per_minute=600,in_flight=8`: the keys of `[budget]` in a
+    /// scenario. Off by default.
+    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
+    pub(crate) budget: Vec<String>,
+    /// The `[budget]` of the scenario.
+    #[arg(skip)]
+    pub(crate) budget_of_scenario: Budget,
+    /// When a turn of a session leaves. Default `independent`.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sessions: Option<String>,
+    /// With `--sessions after-previous`: what follows a turn that failed. Default `stop`.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) after_failure: Option<String>,
+    /// Whether requests that production's client left are left likewise. Default `never`.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) cancel: Option<String>,
     /// State of the target's prompt cache. Default `natural`.
     #[arg(long, value_name = "MODE")]
     pub(crate) cache: Option<String>,

@@ -1,5 +1,8 @@
 //! The scenario file: what `replay` would be told by flags, kept beside the code that it tests.
 
+mod clients;
+mod retry;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,6 +16,9 @@ use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Or};
 use crate::files;
 use crate::time::parse_ns;
+
+pub(crate) use clients::{Budget, Sessions};
+pub(crate) use retry::Retry;
 
 /// The file that is taken when `--scenario` is not given.
 pub(crate) const DEFAULT_NAME: &str = "tracewheel.toml";
@@ -38,6 +44,12 @@ struct Scenario {
     window: Window,
     #[serde(default)]
     replay: Replay,
+    #[serde(default)]
+    retry: Retry,
+    #[serde(default)]
+    budget: Budget,
+    #[serde(default)]
+    sessions: Sessions,
     #[serde(default)]
     record: Record,
     #[serde(default)]
@@ -138,6 +150,7 @@ struct Replay {
     speed: Option<String>,
     retry: Option<String>,
     cache: Option<String>,
+    cancel: Option<String>,
     closed_loop: Option<u32>,
     #[serde(default, deserialize_with = "duration_ns", serialize_with = "duration_text")]
     timeout: Option<i64>,
@@ -208,6 +221,7 @@ fn checked(file: &Scenario) -> Result<(), String> {
         ("target", "http", &file.target.http),
         ("replay", "retry", &replay.retry),
         ("replay", "cache", &replay.cache),
+        ("replay", "cancel", &replay.cancel),
         ("replay", "unknown_tokens", &replay.unknown_tokens),
         ("replay", "lengths", &replay.lengths),
         ("replay", "connection_use", &replay.connection_use),
@@ -216,6 +230,12 @@ fn checked(file: &Scenario) -> Result<(), String> {
             choice.check(value).map_err(|why| format!("[{section}] {key}: {why}"))?;
         }
     }
+    if let (Some(_), Some(_)) = (&replay.retry, file.retry.policy()) {
+        return Err("[retry] policy and [replay] retry are the same thing: keep one of the two".to_owned());
+    }
+    let named = file.retry.policy().or(replay.retry.as_deref()).unwrap_or("none");
+    file.retry.resolve(named).map_err(|why| format!("[retry] {why}"))?;
+    file.sessions.resolve().map_err(|why| format!("[sessions] {why}"))?;
     file.fidelity.bounds().check().map_err(|why| format!("[fidelity] {why}"))
 }
 
@@ -229,6 +249,7 @@ fn chosen(named: Option<&Path>) -> Option<PathBuf> {
 /// Flags first; what they leave open comes from the file. Paths in the file start at the file's folder.
 fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
     let beside = |path: PathBuf| folder.join(path);
+    let policy_by_flag = args.retry.is_some();
     let key_by_flag = args.api_key_env.is_some() || args.api_key_file.is_some();
     ReplayArgs {
         timeline: args.timeline.or(file.timeline.map(beside)),
@@ -250,7 +271,15 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         warmup_before: args.warmup_before || file.window.warmup_before,
         leave_out: if args.leave_out.is_empty() { file.window.leave_out } else { args.leave_out },
         seed: args.seed.or(file.seed),
-        retry: args.retry.or(file.replay.retry),
+        retry: args.retry.or(file.replay.retry).or_else(|| file.retry.policy().map(str::to_owned)),
+        retry_with: args.retry_with,
+        // A policy named by flag is that policy, whatever the file makes of its own.
+        retry_of_scenario: if policy_by_flag { Retry::default() } else { file.retry },
+        budget: args.budget,
+        budget_of_scenario: file.budget,
+        sessions: args.sessions.or(file.sessions.mode),
+        after_failure: args.after_failure.or(file.sessions.after_failure),
+        cancel: args.cancel.or(file.replay.cancel),
         cache: args.cache.or(file.replay.cache),
         closed_loop: args.closed_loop.or(file.replay.closed_loop),
         timeout: args.timeout.or(file.replay.timeout),
@@ -309,8 +338,9 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
         },
         replay: Replay {
             speed: text(&args.speed, "1"),
-            retry: text(&args.retry, "none"),
+            retry: None,
             cache: text(&args.cache, "natural"),
+            cancel: text(&args.cancel, "never"),
             closed_loop: args.closed_loop,
             timeout: Some(config.request_timeout_ns),
             drain: Some(config.stop_drain_ns),
@@ -324,6 +354,9 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             realtime: Some(config.realtime),
             pin: args.pin.clone(),
         },
+        retry: Retry::of(&config.retry),
+        budget: Budget::of(&config.budget),
+        sessions: Sessions::of(&config.sessions),
         record: Record {
             power_safe: Some(config.record.power_safe),
             part_rows: Some(config.record.part_rows),
@@ -466,11 +499,12 @@ mod tests {
         let config = ReplayConfig {
             target: "http://127.0.0.1:8000".to_owned(),
             request_timeout_ns: 1_500_000_000,
+            retry: tracewheel_replay::RetryPolicy::openai_sdk(),
             ..ReplayConfig::default()
         };
         let first = resolved(&args, &config).unwrap();
         for line in
-            ["retry = \"openai-sdk\"", "timeout = \"1500ms\"", "drain = \"20s\"", "power_safe = false"]
+            ["policy = \"openai-sdk\"", "timeout = \"1500ms\"", "drain = \"20s\"", "power_safe = false"]
         {
             assert!(first.contains(line), "{first}");
         }

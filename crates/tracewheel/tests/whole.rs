@@ -8,6 +8,8 @@
     reason = "a test may fail at once, and its servers may sleep"
 )]
 
+#[path = "whole/clients.rs"]
+mod clients;
 #[path = "whole/commands.rs"]
 mod commands;
 #[path = "whole/connections.rs"]

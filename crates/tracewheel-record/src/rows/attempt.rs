@@ -13,7 +13,7 @@ pub struct AttemptRecord {
     pub copy: u32,
     /// Number of the attempt, from 1.
     pub attempt: u16,
-    /// Attempt 1: the request's due time; later: the previous attempt's end + back-off.
+    /// Attempt 1: the request's due time + its budget wait; later: the previous attempt's end + back-off.
     pub due_ns: i64,
     /// The wheel fired.
     pub released_ns: Option<i64>,
@@ -167,7 +167,7 @@ pub struct ReleaseRecord {
     pub phase: Phase,
     /// The request's planned time.
     pub planned_ns: i64,
-    /// The attempt's due time: for attempt 1 that of the request.
+    /// The attempt's due time: for attempt 1 that of the request + its budget wait.
     pub due_ns: i64,
     /// Whether `due_ns` waited for a previous turn.
     pub gated: bool,

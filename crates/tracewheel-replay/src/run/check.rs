@@ -12,7 +12,7 @@ use tracewheel_timeline::vocab::Operation;
 use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, H2Options, TlsClient, TlsRoots};
 use tracewheel_workload::Plan;
 
-use crate::config::ConnectionUse;
+use crate::config::{ConnectionUse, SessionMode};
 use crate::machine;
 use crate::manifest::Known;
 use crate::realtime::Cores;
@@ -190,12 +190,16 @@ fn numbers(config: &ReplayConfig) -> Result<(), ReplayError> {
     if !config.temperature.is_finite() {
         return Err(refuse("temperature", "it must be a finite number".to_owned()));
     }
-    if !(0.0..=1.0).contains(&config.retry.jitter) {
-        return Err(refuse("retry.jitter", format!("{} must lie from 0 to 1", config.retry.jitter)));
+    if let Some((field, problem)) = config.budget.problem() {
+        return Err(refuse(field, problem.to_owned()));
     }
-    if config.retry.max_retries > 1_000 {
-        return Err(refuse("retry.max_retries", format!("{} is above 1000", config.retry.max_retries)));
+    let gates =
+        [("budget", config.budget.is_on()), ("sessions", config.sessions.mode == SessionMode::AfterPrevious)];
+    if let Some((option, _)) = gates.iter().find(|(_, on)| *on && config.closed_loop.is_some()) {
+        let problem = "a closed loop decides by itself when requests leave: leave one of the two out";
+        return Err(refuse(option, problem.to_owned()));
     }
+    config.retry.check().map_err(|error| refuse("retry", error.to_string()))?;
     Ok(())
 }
 
@@ -204,6 +208,8 @@ fn workers(config: &ReplayConfig) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let wanted = config.workers.map_or(if cores <= 2 { 1 } else { 2 }, u32::from);
     let bound = config.closed_loop.unwrap_or(u32::MAX).min(config.max_connections.unwrap_or(u32::MAX));
+    // A budget is one account, kept by one thread.
+    let bound = if config.budget.is_on() { 1 } else { bound };
     wanted.min(bound).max(1)
 }
 
@@ -217,6 +223,8 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32, descriptors: Option<u64
         request_timeout_ns: config.request_timeout_ns,
         connect_timeout_ns: config.connect_timeout_ns,
         cancel_as_recorded: config.cancel_as_recorded,
+        budget: config.budget,
+        sessions: config.sessions,
         limits: ExchangeLimits {
             max_body_bytes: config.max_response_bytes,
             budget: Some(BodyBudget::new(held)),

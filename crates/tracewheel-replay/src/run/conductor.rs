@@ -313,7 +313,9 @@ impl<'scope> Conductor<'_, 'scope, '_> {
 
     /// Ends the waiting for requests in flight when all that is to be released was, for long enough.
     fn limit_drain(&mut self, now: i64) {
-        let all_sent = self.shared.gauges.sent.load(Ordering::Relaxed) == self.plan.header().requests;
+        let gauges = &self.shared.gauges;
+        let gone = gauges.sent.load(Ordering::Relaxed) + gauges.passed_over.load(Ordering::Relaxed);
+        let all_sent = gone == self.plan.header().requests;
         if !all_sent && self.shared.halt() == Halt::Running {
             return;
         }

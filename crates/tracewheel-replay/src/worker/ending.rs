@@ -7,7 +7,7 @@ use tracewheel_timeline::vocab::{AttemptStatus, Reason, RequestStatus};
 use tracewheel_transport::{ExchangeErrorKind, ExchangeOutcome, StreamCode};
 
 use crate::message::{EndedAttempt, RecorderMessage, close};
-use crate::retry::{Failure, Verdict, jitter, server_delay_ns};
+use crate::retry::{Answer, Failure, ServerDelay, Verdict, chance, server_delay_ns};
 use crate::shared::Halt;
 use crate::stamp::best_ns;
 
@@ -134,15 +134,24 @@ impl Worker {
         }
         flight.stage = Stage::Unarmed;
         let end_unix_ns = self.shared.clock.wall(RunNs(end.end_ns));
-        let response = end.outcome.as_ref().and_then(|outcome| outcome.response.as_ref());
-        let retry_after_ns = response.and_then(|head| server_delay_ns(&head.headers, end_unix_ns));
+        let answer = end.outcome.as_ref().and_then(|outcome| {
+            let head = outcome.response.as_ref()?;
+            Some(Answer { status: head.status.as_u16(), headers: &head.headers, body: &outcome.body })
+        });
+        // Whatever the policy makes of it, it is recorded.
+        let retry_after_ns = answer.filter(|_| end.status == AttemptStatus::Failed).and_then(|answer| {
+            let ways = ServerDelay::ALL.map(|(_, way)| way);
+            server_delay_ns(&ways, answer.headers, answer.body, end_unix_ns)
+        });
         let verdict = match end.reason {
             Some(reason) if end.status == AttemptStatus::Failed && self.halt < Halt::DrainLimit => {
-                let response = response.map(|head| (head.status.as_u16(), &head.headers));
                 let retries = u32::from(flight.attempt - 1);
-                let failure = Failure { reason, response, end_unix_ns, retries };
+                let elapsed_ns = end.end_ns.saturating_sub(flight.record.due_ns);
+                let last_delay_ns = flight.last_delay_ns;
+                let failure =
+                    Failure { reason, response: answer, end_unix_ns, retries, last_delay_ns, elapsed_ns };
                 let (seed, id) = (self.rules.seed, flight.request_id);
-                self.rules.retry.decide(failure, || jitter(seed, id, retries))
+                self.rules.retry.decide(failure, || chance(seed, id, retries))
             }
             _ => Verdict::Final,
         };
@@ -173,6 +182,7 @@ impl Worker {
                 close(&mut flight.record, end.status.into(), end.reason);
                 flight.record.final_attempt = flight.attempt;
                 flight.record.attempts = flight.attempt;
+                self.turn_ended(&flight, end.status.into(), end.end_ns);
                 ended.closes = Some(flight.record);
                 self.outbox.post(RecorderMessage::Attempt(ended));
                 self.pump();
@@ -185,7 +195,7 @@ impl Worker {
         flight.attempt += 1;
         flight.due_ns = end_ns.saturating_add(delay_ns);
         flight.record.backoff_ns = flight.record.backoff_ns.saturating_add(delay_ns);
-        flight.released_ns = None;
+        (flight.released_ns, flight.last_delay_ns) = (None, Some(delay_ns));
         (flight.moves, flight.starved, flight.lost_connection) = (0, false, false);
         if flight.is_measured() {
             self.shared.gauges.retries.fetch_add(1, Ordering::Relaxed);
@@ -202,6 +212,7 @@ impl Worker {
         flight.record.attempts = flight.attempt - 1;
         flight.record.final_attempt = flight.attempt - 1;
         flight.record.end_ns = Some(now.0);
+        self.turn_ended(&flight, status, now.0);
         self.outbox.post(RecorderMessage::Request(flight.record));
         self.pump();
         self.feed_starving();
@@ -221,6 +232,19 @@ impl Worker {
         self.outbox.post(RecorderMessage::Request(flight.record));
     }
 
+    /// Ends a request that will not be sent although the run goes on.
+    pub(super) fn pass_over(&mut self, number: u32, reason: Reason) {
+        let now = self.shared.clock.now();
+        self.leave_connection(number, now, reason.as_str());
+        let mut flight = self.take_off(number);
+        close(&mut flight.record, RequestStatus::Unsent, Some(reason));
+        if flight.is_planned() {
+            self.shared.gauges.passed_over.fetch_add(1, Ordering::Relaxed);
+        }
+        self.turn_ended(&flight, RequestStatus::Unsent, now.0);
+        self.outbox.post(RecorderMessage::Request(flight.record));
+    }
+
     /// Takes a flight out of every list.
     fn take_off(&mut self, number: u32) -> Flight {
         let flight = self.flights.remove(number);
@@ -231,8 +255,9 @@ impl Worker {
         for key in [alarms.arm, alarms.timeout, alarms.cancel].into_iter().flatten() {
             self.chores.cancel(key);
         }
-        if flight.holds_place {
-            self.budget.give_back(flight.body.len());
+        self.give_place_back(flight.place, flight.body.len());
+        if flight.passed_gate {
+            self.leave_gate();
         }
         if flight.begun {
             self.under_way -= 1;

@@ -23,6 +23,17 @@ pub(super) enum Stage {
     Running(u32),
 }
 
+/// Which bound a request that has not left counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The look-ahead.
+    LookAhead,
+    /// That of turns that wait for the one before.
+    Parked,
+    /// None any more: it has left.
+    None,
+}
+
 /// A request on its way.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -31,9 +42,15 @@ pub(super) struct Flight {
     pub(super) uri: Uri,
     pub(super) body: Bytes,
     pub(super) cancel_after_ns: Option<i64>,
+    /// Recorded pause after the previous turn's end.
+    pub(super) think_ns: Option<i64>,
+    /// Planned input and output tokens, for budgets.
+    pub(super) tokens: u64,
     pub(super) stream: bool,
     /// Number of the present or coming attempt, from 1.
     pub(super) attempt: u16,
+    /// Wait before the present attempt; `None` for the first.
+    pub(super) last_delay_ns: Option<i64>,
     /// When that attempt is due.
     pub(super) due_ns: i64,
     pub(super) stage: Stage,
@@ -41,9 +58,11 @@ pub(super) struct Flight {
     pub(super) released_ns: Option<i64>,
     /// The first attempt was released: the request counts as in flight.
     pub(super) begun: bool,
-    /// It takes a place in the look-ahead: until it first has a connection to leave on, or ends. What waits for one is as
-    /// much ahead of itself as what is not due yet, and as bounded.
-    pub(super) holds_place: bool,
+    /// The place that it takes until it first has a connection to leave on, or ends. What waits for one is as much ahead
+    /// of itself as what is not due yet, and as bounded.
+    pub(super) place: Place,
+    /// It has passed the client's budgets.
+    pub(super) passed_gate: bool,
     /// Requests in flight when the present attempt was released.
     pub(super) in_flight_seen: u32,
     pub(super) used: Option<UsedConnection>,
@@ -76,12 +95,16 @@ impl Flight {
             uri: request.uri,
             body: request.body,
             cancel_after_ns: request.cancel_after_ns,
+            think_ns: request.think_ns,
+            tokens: request.tokens,
             stream: request.stream,
             attempt: 1,
+            last_delay_ns: None,
             stage: Stage::Unarmed,
             released_ns: None,
             begun: false,
-            holds_place: true,
+            place: Place::LookAhead,
+            passed_gate: false,
             in_flight_seen: 0,
             used: None,
             moves: 0,
@@ -143,6 +166,11 @@ impl Flights {
 
     pub(super) fn get(&mut self, number: u32) -> &mut Flight {
         self.entries[number as usize].as_mut().expect("wheels and slots name only flights that are under way")
+    }
+
+    /// The flight of that number, if it is still under way.
+    pub(super) fn known(&mut self, number: u32) -> Option<&mut Flight> {
+        self.entries[number as usize].as_mut()
     }
 
     pub(super) fn len(&self) -> usize {

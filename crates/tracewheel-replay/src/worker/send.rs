@@ -11,7 +11,7 @@ use crate::config::ConnectionUse;
 use crate::message::{ReadyRequest, RecorderMessage};
 use crate::shared::Halt;
 
-use super::flight::{Flight, Stage};
+use super::flight::{Flight, Place, Stage};
 use super::slots::SlotEvent;
 use super::{Chore, Pace, Worker};
 
@@ -34,7 +34,7 @@ impl Worker {
             return self.drop_unsent(number);
         }
         match self.pace {
-            Pace::Open => self.schedule(number),
+            Pace::Open => self.admit_turn(number),
             Pace::Closed { .. } => {
                 self.line.push_back(number);
                 self.pump();
@@ -45,11 +45,16 @@ impl Worker {
     /// Puts the flight's coming attempt into the wheels.
     pub(super) fn schedule(&mut self, number: u32) {
         let lead_ns = self.lead_ns();
+        let before_gate = self.stands_before_gate(number);
         let flight = self.flights.get(number);
-        flight.alarms.send = Some(self.sends.insert(flight.due_ns, number));
         flight.alarms.arm =
             Some(self.chores.insert(flight.due_ns.saturating_sub(lead_ns), Chore::Arm(number)));
+        if before_gate {
+            // When it leaves, and so when it needs a connection, is known behind the gate.
+            return;
+        }
         let due_ns = flight.due_ns;
+        flight.alarms.send = Some(self.sends.insert(due_ns, number));
         self.forecast.add(due_ns);
         self.tend_by(due_ns.saturating_sub(MAX_LEAD_NS));
     }
@@ -169,10 +174,18 @@ impl Worker {
         flight.stage = Stage::Running(slot);
         let stood_late = flight.used.is_some_and(|used| used.ready_ns() > flight.due_ns);
         self.tending.counts.connected_at_send += u64::from(stood_late);
-        if std::mem::take(&mut flight.holds_place) {
-            self.budget.give_back(flight.body.len());
-        }
+        let (place, bytes) = (std::mem::replace(&mut flight.place, Place::None), flight.body.len());
+        self.give_place_back(place, bytes);
         Some((slot, self.slots.release(slot)))
+    }
+
+    /// Gives the place of a request back that leaves, or ends.
+    pub(super) fn give_place_back(&mut self, place: Place, bytes: usize) {
+        match place {
+            Place::LookAhead => self.budget.give_back(bytes),
+            Place::Parked => self.sessions.unpark(bytes),
+            Place::None => {}
+        }
     }
 
     fn note_release(&mut self, number: u32, release: ReleaseRecord) {
@@ -187,7 +200,8 @@ impl Worker {
             flight.in_flight_seen =
                 u32::try_from(gauges.in_flight.fetch_add(1, Ordering::Relaxed)).unwrap_or(0);
             if let Some(after) = flight.cancel_after_ns.filter(|_| self.rules.cancel_as_recorded) {
-                let at = flight.due_ns.saturating_add(after);
+                // Counted, as production's was, from when the person began to wait.
+                let at = flight.record.due_ns.saturating_add(after);
                 flight.alarms.cancel = Some(self.chores.insert(at, Chore::Cancel(number)));
             }
         }

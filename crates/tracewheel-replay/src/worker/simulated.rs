@@ -13,7 +13,7 @@ use super::forecast::{Cost, Forecast};
 use super::lifetime::{Kind, Lifetimes, Said};
 use super::standing::{Resting, Standing};
 use super::tend::spares;
-use crate::retry::{Failure, RetryPolicy, Verdict, jitter};
+use crate::retry::{Answer, Failure, RetryPolicy, Verdict, chance};
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
@@ -335,11 +335,13 @@ impl Simulation {
             let headers = HeaderMap::new();
             let failure = Failure {
                 reason: Reason::RateLimited,
-                response: Some((429, &headers)),
+                response: Some(Answer { status: 429, headers: &headers, body: b"" }),
+                last_delay_ns: None,
+                elapsed_ns: 0,
                 end_unix_ns: now,
                 retries,
             };
-            let verdict = self.policy.decide(failure, || jitter(7, row, retries));
+            let verdict = self.policy.decide(failure, || chance(7, row, retries));
             let Verdict::Retry { delay_ns } = verdict else { panic!("the policy repeats a 429") };
             let flight = self.flight(number);
             (flight.retries, flight.due_ns) = (retries + 1, now + delay_ns);

@@ -179,7 +179,9 @@ impl Worker {
         match chore {
             Chore::Arm(flight) => {
                 self.flights.get(flight).alarms.arm = None;
-                self.arm(flight);
+                if !self.held_at_gate(flight) {
+                    self.arm(flight);
+                }
             }
             Chore::Timeout(flight) => {
                 self.flights.get(flight).alarms.timeout = None;
@@ -236,8 +238,9 @@ impl Worker {
         {
             return Poll::Ready(waited.map(|_| Rested::Work));
         }
+        let ahead = self.flights.len().saturating_sub(self.under_way + self.held_back());
         if let Some(inbox) = &mut self.inbox
-            && self.flights.len().saturating_sub(self.under_way) < HUNGRY
+            && ahead < HUNGRY
             && let Poll::Ready(request) = inbox.poll_recv(cx)
         {
             match request {
@@ -258,6 +261,8 @@ impl Worker {
             return;
         }
         self.halt = halt;
+        self.gate.close();
+        self.sessions.close();
         for number in self.flights.numbers() {
             if !self.flights.get(number).begun {
                 self.drop_unsent(number);
@@ -266,6 +271,11 @@ impl Worker {
             }
         }
         debug_assert!(self.line.is_empty() || self.pace != Pace::Open);
+    }
+
+    /// Flights that wait for another one to end: nothing wakes the worker for them.
+    fn held_back(&self) -> usize {
+        self.gate.waiting() + self.sessions.waiting()
     }
 
     fn gauge(&mut self) {

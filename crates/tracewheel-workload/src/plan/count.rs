@@ -26,7 +26,7 @@ pub(super) fn count(
 ) -> Result<Counted, WorkloadError> {
     let mut count = Count::new(timeline, selector, options);
     let mut columns = select::COLUMNS.to_vec();
-    columns.push("body_state");
+    columns.extend(["body_state", "cancel_after_ns"]);
     if options.model.is_none() {
         columns.push("model");
     }

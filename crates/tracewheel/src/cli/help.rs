@@ -77,6 +77,11 @@ const REPLAY: Groups = &[
         &[
             "cache",
             "retry",
+            "retry_with",
+            "budget",
+            "sessions",
+            "after_failure",
+            "cancel",
             "timeout",
             "drain",
             "closed_loop",

@@ -10,7 +10,7 @@ use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_record::Run;
 use tracewheel_record::manifest::{AnswersLimitFrom, ConnectionOutcome};
 use tracewheel_replay::{
-    ConnectionUse, ErrorClass, HttpVersion, ReplayConfig, ReplayError, RetryPolicy, RunReport, StopLevel,
+    ConnectionUse, ErrorClass, HttpVersion, ReplayConfig, ReplayError, RetryKind, RunReport, StopLevel,
     StopSignal,
 };
 use tracewheel_timeline::vocab::Operation;
@@ -21,6 +21,7 @@ use crate::cli::ReplayArgs;
 use crate::command::{bounds, inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
+use crate::scenario::{Budget, Retry, Sessions};
 use crate::waiting::while_showing;
 use crate::{scenario, secret, signals};
 
@@ -195,6 +196,7 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
         |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
     let plan = while_showing(output, planning, || plan_unless_stopped(timeline_path.clone(), options, stop))?;
     say_what_is_planned(plan.header(), output);
+    say_who_left(&plan, &config, output);
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
     let progress = ReplayProgress::start(receiver, output.reporter());
     let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);
@@ -315,11 +317,7 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     if let Some(stem) = timeline.file_stem() {
         config.run_name = stem.to_string_lossy().into_owned();
     }
-    if let Some(name) = &args.retry {
-        config.retry = RetryPolicy::preset(name).ok_or_else(|| {
-            Failure::usage(format!("--retry `{name}` is no policy: {}", RetryPolicy::PRESETS.join(", ")))
-        })?;
-    }
+    clients(args, &mut config)?;
     if let Some(mode) = &args.cache {
         config.cache = mode.parse().or_exit_with(Exit::Usage, || "--cache".to_owned())?;
     }
@@ -365,6 +363,25 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     Ok(config)
 }
 
+/// What the clients keep to: retries, budgets, sessions, cancelling.
+fn clients(args: &ReplayArgs, config: &mut ReplayConfig) -> Result<(), Failure> {
+    let of_flag = |flag: &'static str| move |why: String| Failure::usage(format!("--{flag}: {why}"));
+    let changes = Retry::of_pairs(&args.retry_with).map_err(of_flag("retry-with"))?;
+    let changes = args.retry_of_scenario.clone().overridden_by(changes);
+    config.retry = changes.resolve(args.retry.as_deref().unwrap_or("none")).map_err(of_flag("retry"))?;
+    if config.retry.kind == RetryKind::None && !args.retry_with.is_empty() {
+        return Err(Failure::usage(
+            "--retry-with changes a policy that repeats nothing: name one by --retry, as in `--retry exponential`",
+        ));
+    }
+    let budget = Budget::of_pairs(&args.budget).map_err(of_flag("budget"))?;
+    config.budget = args.budget_of_scenario.clone().overridden_by(budget).resolve();
+    let sessions = Sessions { mode: args.sessions.clone(), after_failure: args.after_failure.clone() };
+    config.sessions = sessions.resolve().map_err(of_flag("sessions"))?;
+    config.cancel_as_recorded = args.cancel.as_deref() == Some("recorded");
+    Ok(())
+}
+
 /// The file of trusted certificates: named, else by the variable that OpenSSL and its kin read. The variable is for
 /// all of a machine's programs, so it means nothing to a plain target.
 fn ca_file(args: &ReplayArgs) -> Option<PathBuf> {
@@ -393,6 +410,16 @@ fn say_what_is_planned(header: &PlanHeader, output: &Output) {
     }
     if header.rows_left_out > 0 {
         output.note(&format!("left out: {} rows by their operation", header.rows_left_out));
+    }
+}
+
+/// Requests that production's client left, where they are read to their end: more load than was recorded.
+fn say_who_left(plan: &Plan, config: &ReplayConfig, output: &Output) {
+    let left = plan.survey().left_by_client;
+    if left > 0 && !config.cancel_as_recorded {
+        output.note(&format!(
+            "{left} requests were left by their client in production and are read to their end here; `--cancel recorded` leaves them likewise"
+        ));
     }
 }
 

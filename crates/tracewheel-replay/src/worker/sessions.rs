@@ -1,0 +1,224 @@
+//! Sessions in which a turn waits for the one before it.
+//!
+//! A turn that waits is ready but in no wheel: it has no due time until the turn before it has ended. It gives its place
+//! in the look-ahead back while it waits, within a bound of its own, so that conversations that fall behind do not keep
+//! new ones from beginning.
+
+use std::collections::{HashMap, VecDeque};
+
+use tracewheel_timeline::vocab::{Reason, RequestStatus};
+
+use crate::config::{AfterFailure, SessionMode, SessionRule};
+
+use super::flight::{Flight, Place};
+use super::{Pace, Worker};
+
+/// Turns that may wait without a place in the look-ahead, and bytes of their bodies.
+const MOST_PARKED: usize = 1 << 16;
+const MOST_PARKED_BYTES: usize = 256 << 20;
+/// Sessions without a turn under way that are remembered, twice: beyond them the ones used longest ago are forgotten, and
+/// what follows in them counts as a first turn.
+const MOST_IDLE: usize = 1 << 19;
+
+/// The sessions of one worker.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    rule: SessionRule,
+    /// With a turn under way or waiting.
+    active: HashMap<u64, Session>,
+    /// The others, younger and older.
+    idle: [HashMap<u64, Turn>; 2],
+    waiting: usize,
+    parked: usize,
+    parked_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Session {
+    last: Turn,
+    waiting: VecDeque<u32>,
+}
+
+/// The latest turn of a session that has a due time.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    row: u64,
+    planned_ns: i64,
+    due_ns: i64,
+    end: Option<TurnEnd>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct TurnEnd {
+    at_ns: i64,
+    /// The conversation can go on.
+    goes_on: bool,
+}
+
+/// What becomes of the first turn that waits.
+enum Next {
+    Due(i64),
+    PassedOver,
+    Waits,
+}
+
+impl Sessions {
+    pub(super) fn new(rule: SessionRule) -> Self {
+        Sessions {
+            rule,
+            active: HashMap::new(),
+            idle: [HashMap::new(), HashMap::new()],
+            waiting: 0,
+            parked: 0,
+            parked_bytes: 0,
+        }
+    }
+
+    /// Turns that wait for the one before.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Nothing follows any more.
+    pub(super) fn close(&mut self) {
+        (self.active, self.waiting) = (HashMap::new(), 0);
+        self.idle = [HashMap::new(), HashMap::new()];
+    }
+
+    fn recall(&mut self, session: u64) -> Option<Turn> {
+        let [younger, older] = &mut self.idle;
+        younger.remove(&session).or_else(|| older.remove(&session))
+    }
+
+    fn lay_aside(&mut self, session: u64, last: Turn) {
+        let [younger, older] = &mut self.idle;
+        if younger.len() >= MOST_IDLE {
+            *older = std::mem::take(younger);
+        }
+        younger.insert(session, last);
+    }
+
+    /// What the turn before makes of this one.
+    fn next(&self, last: &Turn, flight: &Flight) -> Next {
+        // It was sent before the answer was there: it keeps its distance from that turn's beginning.
+        if flight.think_ns.is_some_and(|think| think < 0) {
+            return Next::Due(last.due_ns.saturating_add(flight.record.planned_ns - last.planned_ns));
+        }
+        match last.end {
+            None => Next::Waits,
+            Some(end) if !end.goes_on && self.rule.after_failure == AfterFailure::Stop => Next::PassedOver,
+            Some(end) => Next::Due(match flight.think_ns {
+                Some(think) => end.at_ns.saturating_add(think),
+                // How long the person took is not known: not before either.
+                None => end.at_ns.max(flight.record.planned_ns),
+            }),
+        }
+    }
+
+    /// A place that a waiting turn does not take from the look-ahead; false where there is none left.
+    fn park(&mut self, bytes: usize) -> bool {
+        let fits = self.parked < MOST_PARKED && self.parked_bytes + bytes <= MOST_PARKED_BYTES;
+        if fits {
+            self.parked += 1;
+            self.parked_bytes += bytes;
+        }
+        fits
+    }
+
+    /// Gives such a place back.
+    pub(super) fn unpark(&mut self, bytes: usize) {
+        self.parked -= 1;
+        self.parked_bytes -= bytes;
+    }
+}
+
+impl Worker {
+    /// Gives a request its due time, or lets it wait for the turn before it.
+    pub(super) fn admit_turn(&mut self, number: u32) {
+        let flight = self.flights.get(number);
+        let session = flight.record.strata.session_hash;
+        let gates = self.sessions.rule.mode == SessionMode::AfterPrevious && self.pace == Pace::Open;
+        let Some(session) = session.filter(|_| gates && flight.is_planned()) else {
+            return self.schedule(number);
+        };
+        if !self.sessions.active.contains_key(&session) {
+            match self.sessions.recall(session) {
+                Some(last) => {
+                    self.sessions.active.insert(session, Session { last, waiting: VecDeque::new() });
+                }
+                None => {
+                    let last = turn_of(flight);
+                    self.sessions.active.insert(session, Session { last, waiting: VecDeque::new() });
+                    return self.schedule(number);
+                }
+            }
+        }
+        if let Some(known) = self.sessions.active.get_mut(&session) {
+            known.waiting.push_back(number);
+            self.sessions.waiting += 1;
+        }
+        self.go_on(session);
+        let Some(flight) = self.flights.known(number) else { return };
+        if flight.alarms.arm.is_none() && flight.place == Place::LookAhead {
+            let bytes = flight.body.len();
+            if self.sessions.park(bytes) {
+                flight.place = Place::Parked;
+                self.budget.give_back(bytes);
+            }
+        }
+    }
+
+    /// A request has ended: perhaps another one waited for that.
+    pub(super) fn turn_ended(&mut self, flight: &Flight, status: RequestStatus, at_ns: i64) {
+        let Some(session) = flight.record.strata.session_hash else { return };
+        let Some(known) = self.sessions.active.get_mut(&session) else { return };
+        if known.last.row != flight.record.row || known.last.end.is_some() {
+            return;
+        }
+        let goes_on = matches!(status, RequestStatus::Ok | RequestStatus::Cancelled);
+        known.last.end = Some(TurnEnd { at_ns, goes_on });
+        self.go_on(session);
+    }
+
+    /// Gives due times to the turns of a session that may have one.
+    fn go_on(&mut self, session: u64) {
+        // Turns that are passed over end here too: one loop for all, instead of one within another.
+        while let Some(known) = self.sessions.active.get(&session) {
+            let (last, head) = (known.last, known.waiting.front().copied());
+            let Some(number) = head else {
+                if last.end.is_some() {
+                    self.sessions.active.remove(&session);
+                    self.sessions.lay_aside(session, last);
+                }
+                return;
+            };
+            let flight = self.flights.get(number);
+            let next = self.sessions.next(&last, flight);
+            if matches!(next, Next::Waits) {
+                return;
+            }
+            if let Some(known) = self.sessions.active.get_mut(&session) {
+                known.waiting.pop_front();
+                self.sessions.waiting -= 1;
+            }
+            match next {
+                Next::Due(due_ns) => {
+                    let flight = self.flights.get(number);
+                    (flight.due_ns, flight.record.due_ns, flight.record.gated) = (due_ns, due_ns, true);
+                    let last = turn_of(flight);
+                    if let Some(known) = self.sessions.active.get_mut(&session) {
+                        known.last = last;
+                    }
+                    self.schedule(number);
+                }
+                Next::PassedOver => self.pass_over(number, Reason::PreviousTurnFailed),
+                Next::Waits => return,
+            }
+        }
+    }
+}
+
+fn turn_of(flight: &Flight) -> Turn {
+    let record = &flight.record;
+    Turn { row: record.row, planned_ns: record.planned_ns, due_ns: record.due_ns, end: None }
+}

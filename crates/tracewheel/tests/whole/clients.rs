@@ -1,0 +1,227 @@
+//! Retries, budgets, sessions and cancelling, by whole commands against the mock.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tracewheel_record::{AttemptRecord, RequestRecord, Run};
+use tracewheel_timeline::{RequestRow, TimelineMeta, TimelineWriter};
+
+use crate::harness::{Place, QUICK, text};
+
+const MS: i64 = 1_000_000;
+
+/// Refuses the first attempt of every request; the client tells by its header which is which.
+const BUSY: &str = "[[fault]]\nname = \"busy\"\nkind = \"status\"\nstatus = 429\nattempts = \"first\"\n";
+
+/// A timeline of requests at these offsets.
+fn timeline(path: &Path, offsets_ms: &[i64], change: impl Fn(usize, &mut RequestRow)) {
+    let meta = TimelineMeta { has_epoch: true, ..TimelineMeta::default() };
+    let mut writer = TimelineWriter::create(path, meta).unwrap();
+    for (number, offset) in offsets_ms.iter().enumerate() {
+        let mut row = RequestRow {
+            arrival_unix_ns: Some(1_700_000_000_000_000_000 + offset * MS),
+            stream: Some(true),
+            input_tokens: Some(20),
+            output_tokens: Some(3),
+            ..RequestRow::default()
+        };
+        change(number, &mut row);
+        writer.push(&row).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn replay(place: &Place, url: &str, more: &[&str]) -> (Value, Run) {
+    let base =
+        ["replay", "t.parquet", "--target", url, "--protocol", "openai-chat", "--model", "m", "--json"];
+    let report = place.json(0, &[&base[..], more].concat());
+    let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
+    (report, run)
+}
+
+fn rows(run: &Run) -> (Vec<RequestRecord>, Vec<AttemptRecord>) {
+    let requests = run.requests().unwrap().map(|request| request.unwrap()).collect();
+    (requests, run.attempts().unwrap().map(|attempt| attempt.unwrap()).collect())
+}
+
+#[test]
+fn a_hundred_clients_without_jitter_are_a_wave_in_every_output_and_with_full_jitter_none() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0; 100], |_, _| {});
+    let mock = place.mock(&format!("{QUICK}{BUSY}"));
+    let policy = |jitter: &str| {
+        format!("base_delay=2s,max_delay=2s,jitter={jitter},count_header=x-stainless-retry-count")
+    };
+    let (plain, run) =
+        replay(&place, &mock.url, &["--retry", "exponential", "--retry-with", &policy("none")]);
+    let (spread, _) = replay(&place, &mock.url, &["--retry", "exponential", "--retry-with", &policy("full")]);
+    mock.stop();
+    let wave = &plain["run"]["retries"]["wave"];
+    assert_eq!((&wave["retries"], &wave["window_ns"]), (&100.into(), &(200 * MS).into()), "{plain}");
+    assert_eq!(wave["synchronised"], true, "{wave}");
+    assert!(wave["peak_factor"].as_f64().unwrap() >= 3.0, "{wave}");
+    assert!(wave["period_ns"].as_i64().unwrap() >= 2_000 * MS, "{wave}");
+    let none = &spread["run"]["retries"]["wave"];
+    assert_eq!((&none["retries"], &none["synchronised"]), (&100.into(), &false.into()), "{none}");
+    assert!(none["peak_factor"].as_f64().unwrap() < wave["peak_factor"].as_f64().unwrap() / 2.0);
+    let (requests, attempts) = rows(&run);
+    assert!(requests.iter().all(|request| request.attempts == 2 && request.backoff_ns == 2_000 * MS));
+    assert_eq!(attempts.len(), 200, "every attempt is a row");
+    let dir = plain["run_dir"].as_str().unwrap();
+    let told = place.expect(0, &["inspect", dir]);
+    assert!(told.contains("retries came in a wave"), "{told}");
+    assert!(told.contains("back-off of 100 requests"), "{told}");
+    let compared = place.run(&["compare", dir, "--with", spread["run_dir"].as_str().unwrap(), "--force"]);
+    let compared = text(&compared.stdout);
+    assert!(compared.contains("retries came in a wave"), "{compared}");
+}
+
+#[test]
+fn a_retried_request_takes_its_attempts_and_its_waits_together() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0, 100, 200], |_, _| {});
+    let mock = place.mock(&format!("{QUICK}{BUSY}"));
+    let (report, run) = replay(&place, &mock.url, &["--retry", "openai-sdk", "--seed", "5"]);
+    mock.stop();
+    assert_eq!(report["run"]["retries"]["throttled"], 3, "{report}");
+    let (requests, attempts) = rows(&run);
+    for request in requests {
+        let mut own: Vec<_> = attempts.iter().filter(|attempt| attempt.row == request.row).collect();
+        own.sort_by_key(|attempt| attempt.attempt);
+        let [first, second] = own[..] else { panic!("{own:?}") };
+        // What the person waited, piece by piece: nothing is lost between the rows and nothing counted twice.
+        let refused = first.end_ns.unwrap() - first.due_ns;
+        let answered = request.last_output_ns.unwrap() - second.due_ns;
+        assert_eq!(first.due_ns, request.due_ns);
+        assert_eq!(request.last_output_ns.unwrap() - request.due_ns, refused + request.backoff_ns + answered);
+        assert!((375 * MS..=500 * MS).contains(&request.backoff_ns), "the SDK's first delay");
+    }
+}
+
+#[test]
+fn budgets_of_a_scenario_and_of_a_flag_are_kept_and_do_not_make_a_run_unfaithful() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0; 12], |_, _| {});
+    let mock = place.mock(QUICK);
+    place.write("s.toml", "version = 1\n[budget]\nrequests_per_minute = 60\nburst = \"0s\"\n");
+    let more = ["--scenario", "s.toml", "--budget", "requests_per_minute=1200"];
+    let (report, run) = replay(&place, &mock.url, &more);
+    mock.stop();
+    let waits = &report["run"]["retries"]["budget_wait"];
+    assert_eq!((&waits["n"], &waits["max_ns"]), (&11.into(), &(550 * MS).into()), "{report}");
+    let late = report["fidelity"]["lateness"]["p50_ns"].as_i64().unwrap();
+    assert!(late < 250 * MS, "the wait is no lateness: {late}");
+    let scenario = run.manifest().scenario.text.clone().unwrap();
+    assert!(
+        scenario.contains("requests_per_minute = 1200") && scenario.contains("burst = \"0s\""),
+        "{scenario}"
+    );
+    let told = place.expect(0, &["inspect", report["run_dir"].as_str().unwrap()]);
+    assert!(told.contains("budget waits of 11 requests"), "{told}");
+    let wrong = place.fails(
+        2,
+        &[
+            "replay",
+            "t.parquet",
+            "--budget",
+            "rpm=5",
+            "--target",
+            "http://127.0.0.1:1",
+            "--protocol",
+            "openai-chat",
+            "--model",
+            "m",
+        ],
+    );
+    assert!(wrong.contains("requests_per_minute"), "{wrong}");
+}
+
+#[test]
+fn sessions_that_wait_for_the_turn_before_report_their_drift() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0, 10, 20, 30], |number, row| {
+        row.session_hash = Some(number as u64 % 2);
+        row.turn = Some(number as u32 / 2);
+        row.think_ns = (number > 1).then_some(200 * MS);
+    });
+    let mock = place.mock(QUICK);
+    let (report, run) = replay(&place, &mock.url, &["--sessions", "after-previous"]);
+    let (independent, _) = replay(&place, &mock.url, &[]);
+    mock.stop();
+    let drift = &report["fidelity"]["gate_drift"];
+    assert_eq!(drift["n"], 2, "{report}");
+    assert!(drift["p50_ns"].as_i64().unwrap() >= 180 * MS && drift["p99_ns"].is_i64(), "{drift}");
+    assert_eq!(independent["fidelity"]["gate_drift"]["n"], 0);
+    let (requests, _) = rows(&run);
+    for turn in requests.iter().filter(|request| request.gated) {
+        let before = requests.iter().find(|request| request.row == turn.row - 2).unwrap();
+        assert_eq!(turn.due_ns, before.end_ns.unwrap() + 200 * MS);
+    }
+}
+
+#[test]
+fn recorded_cancels_leave_at_their_time_over_http_1_and_2_and_are_counted_apart() {
+    for http in ["1.1", "2"] {
+        let place = Place::new();
+        timeline(&place.path("t.parquet"), &[0, 20, 40], |number, row| {
+            row.output_tokens = Some(3_000);
+            row.cancel_after_ns = (number < 2).then_some(300 * MS);
+            if number == 2 {
+                row.output_tokens = Some(3);
+            }
+        });
+        let mock = place.mock(QUICK);
+        let (report, run) = replay(&place, &mock.url, &["--cancel", "recorded", "--http", http]);
+        mock.stop();
+        let counts = &report["run"]["counts"];
+        assert_eq!((&counts["cancelled"], &counts["ok"]), (&2.into(), &1.into()), "{report}");
+        assert_eq!(counts["reasons"]["cancelled_as_recorded"], 2);
+        let (requests, attempts) = rows(&run);
+        for request in requests.iter().filter(|request| request.row < 2) {
+            assert!(request.end_ns.unwrap() - request.due_ns >= 300 * MS);
+            let attempt = attempts.iter().find(|attempt| attempt.row == request.row).unwrap();
+            assert!(!attempt.events.is_empty(), "what had come is kept");
+        }
+        let log = std::fs::read_to_string(place.path("witness.jsonl")).unwrap();
+        let left = log.lines().filter(|line| line.contains("\"client_gone\":true")).count();
+        assert_eq!(left, 2, "the endpoint saw them leave over {http}: {log}");
+    }
+}
+
+#[test]
+fn requests_that_production_left_are_told_of_where_they_are_read_to_their_end() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0, 5], |number, row| {
+        row.cancel_after_ns = (number == 0).then_some(10_000 * MS);
+    });
+    let mock = place.mock(QUICK);
+    let base = ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m"];
+    let told = |more: &[&str]| place.fails(0, &[&base[..], more].concat());
+    assert!(told(&[]).contains("1 requests were left by their client"));
+    assert!(!told(&["--cancel", "recorded"]).contains("left by their client"));
+    mock.stop();
+}
+
+#[test]
+fn a_wrong_retry_key_is_told_with_what_would_be_right() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0], |_, _| {});
+    let base = [
+        "replay",
+        "t.parquet",
+        "--target",
+        "http://127.0.0.1:1",
+        "--protocol",
+        "openai-chat",
+        "--model",
+        "m",
+    ];
+    let told = |more: &[&str]| place.fails(2, &[&base[..], more].concat());
+    assert!(told(&["--retry-with", "jitter=full"]).contains("--retry exponential"));
+    assert!(told(&["--retry", "fixed", "--retry-with", "jiter=full"]).contains("jitter"));
+    assert!(told(&["--retry", "fixed", "--retry-with", "jitter=most"]).contains("decorrelated"));
+    place.write("s.toml", "version = 1\n[replay]\nretry = \"fixed\"\n[retry]\npolicy = \"none\"\n");
+    assert!(told(&["--scenario", "s.toml"]).contains("keep one of the two"));
+    place.write("s.toml", "version = 1\n[retry]\npolicy = \"fixed\"\nstatuses = [\"5xx\"]\n");
+    assert!(told(&["--scenario", "s.toml"]).contains("5xx"));
+}
