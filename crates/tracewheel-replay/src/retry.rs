@@ -41,9 +41,10 @@ pub struct RetryPolicy {
     pub obey_should_retry: bool,
     /// Repeat when no connection could be made.
     pub on_connect_error: bool,
-    /// Repeat when the connection broke after the request left and before a byte of the answer came.
+    /// Repeat when the connection broke, or brought no HTTP, after the request left and before the answer was handed over: a
+    /// streamed one with its head, a plain one at its end.
     pub on_reset_before_response: bool,
-    /// Repeat after the request time-out.
+    /// Repeat after a time-out, within the same bound.
     pub on_timeout: bool,
     /// By which ways a server may ask for a delay.
     pub server_delays: Vec<ServerDelay>,

@@ -12,7 +12,15 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 fn failure(reason: Reason, retries: u32) -> Failure<'static> {
-    Failure { reason, response: None, end_unix_ns: 0, retries, last_delay_ns: None, elapsed_ns: 0 }
+    Failure {
+        reason,
+        response: None,
+        end_unix_ns: 0,
+        retries,
+        last_delay_ns: None,
+        elapsed_ns: 0,
+        streamed: true,
+    }
 }
 
 fn answered(
@@ -134,6 +142,9 @@ fn broken_connections_and_time_outs_are_repeated_but_never_a_stream_that_had_beg
     for reason in [
         Reason::ConnectRefused,
         Reason::ResetBeforeResponse,
+        // The head was not there yet: the SDKs see one error of the connection.
+        Reason::ResetInHeaders,
+        Reason::HttpProtocol,
         Reason::ResponseTimeout,
         Reason::TotalTimeout,
         Reason::TlsClosed,
@@ -143,17 +154,19 @@ fn broken_connections_and_time_outs_are_repeated_but_never_a_stream_that_had_beg
         assert_eq!(broken(&policy, reason), after(SECOND / 2), "{reason}");
         assert_eq!(broken(&RetryPolicy::none(), reason), Verdict::Final, "{reason}");
     }
-    for reason in
-        [Reason::ResetInHeaders, Reason::ResetMidStream, Reason::HttpProtocol, Reason::LimitExceeded]
-    {
+    for reason in [Reason::LimitExceeded, Reason::Internal] {
         assert_eq!(broken(&policy, reason), Verdict::Final, "{reason}");
     }
     let careful = RetryPolicy { on_reset_before_response: false, ..RetryPolicy::openai_sdk() };
     assert_eq!(broken(&careful, Reason::ResetBeforeResponse), Verdict::Final);
     let headers = HeaderMap::new();
     let response = Some(Answer { status: 200, headers: &headers, body: b"data: " });
-    let begun = Failure { response, ..failure(Reason::TotalTimeout, 0) };
-    assert_eq!(policy.decide(begun, || 0.0), Verdict::Final, "its beginning was handed over");
+    for reason in [Reason::TotalTimeout, Reason::ResetMidStream, Reason::StreamReset, Reason::HttpFraming] {
+        let begun = Failure { response, ..failure(reason, 0) };
+        assert_eq!(policy.decide(begun, || 0.0), Verdict::Final, "{reason}: its beginning was handed over");
+        let plain = Failure { streamed: false, ..begun };
+        assert_eq!(policy.decide(plain, || 0.0), after(SECOND / 2), "{reason}: nothing was");
+    }
 }
 
 #[test]

@@ -21,6 +21,16 @@ pub(crate) struct Failure<'a> {
     pub(crate) last_delay_ns: Option<i64>,
     /// From the request's due time to the end of this attempt.
     pub(crate) elapsed_ns: i64,
+    /// A streamed answer was asked for.
+    pub(crate) streamed: bool,
+}
+
+impl Failure<'_> {
+    /// Whether the caller of an SDK had the beginning of the answer, so that it can't be asked for again unseen: a stream is
+    /// handed over with its head, a plain answer only when it is whole.
+    fn was_handed_over(&self) -> bool {
+        self.streamed && self.response.is_some()
+    }
 }
 
 /// A head and what came of the body.
@@ -84,25 +94,24 @@ impl RetryPolicy {
 
     fn repeats(&self, failure: Failure<'_>) -> bool {
         match failure.reason {
-            // A stream that had begun is never sent again: its beginning was handed over.
-            Reason::ResetInHeaders
-            | Reason::ResetMidStream
+            Reason::LimitExceeded | Reason::Internal => false,
+            reason if reason.is_timeout() => self.on_timeout && !failure.was_handed_over(),
+            reason if reason.is_connect() => self.on_connect_error,
+            Reason::ResetBeforeResponse
+            | Reason::StreamRefused
+            // A head that broke off or was no HTTP: to an SDK all of this is one error of the connection.
+            | Reason::ResetInHeaders
             | Reason::HttpProtocol
             | Reason::HttpsExpected
             | Reason::Http2Only
-            | Reason::HttpFraming
             | Reason::HeadTooLarge
-            | Reason::LimitExceeded
-            | Reason::Internal => false,
-            reason if reason.is_timeout() => self.on_timeout && failure.response.is_none(),
-            reason if reason.is_connect() => self.on_connect_error,
-            Reason::ResetBeforeResponse | Reason::StreamRefused => self.on_reset_before_response,
-            // As a connection that breaks: before an answer by the policy, within one never.
-            Reason::StreamCancelled
+            | Reason::ResetMidStream
+            | Reason::HttpFraming
+            | Reason::StreamCancelled
             | Reason::StreamInternalError
             | Reason::StreamCalm
             | Reason::StreamProtocol
-            | Reason::StreamReset => self.on_reset_before_response && failure.response.is_none(),
+            | Reason::StreamReset => self.on_reset_before_response && !failure.was_handed_over(),
             _ => failure.response.is_some_and(|answer| self.repeats_status(answer)),
         }
     }

@@ -147,9 +147,15 @@ impl Worker {
             Some(reason) if end.status == AttemptStatus::Failed && self.halt < Halt::DrainLimit => {
                 let retries = u32::from(flight.attempt - 1);
                 let elapsed_ns = end.end_ns.saturating_sub(flight.record.due_ns);
-                let last_delay_ns = flight.last_delay_ns;
-                let failure =
-                    Failure { reason, response: answer, end_unix_ns, retries, last_delay_ns, elapsed_ns };
+                let failure = Failure {
+                    reason,
+                    response: answer,
+                    end_unix_ns,
+                    retries,
+                    last_delay_ns: flight.last_delay_ns,
+                    elapsed_ns,
+                    streamed: flight.stream,
+                };
                 let (seed, id) = (self.rules.seed, flight.request_id);
                 self.rules.retry.decide(failure, || chance(seed, id, retries))
             }

@@ -338,6 +338,7 @@ impl Simulation {
                 response: Some(Answer { status: 429, headers: &headers, body: b"" }),
                 last_delay_ns: None,
                 elapsed_ns: 0,
+                streamed: true,
                 end_unix_ns: now,
                 retries,
             };
