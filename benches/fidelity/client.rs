@@ -84,6 +84,10 @@ pub(crate) fn send_errors(run: &Run, seen: &[Seen], offsets: &[i64]) -> io::Resu
         .collect()
 }
 
+/// The witness knows when a chunk left within the time that its write took. One that took longer, because the witness was
+/// stopped in it, says nothing to the microsecond, and what begins or ends with it is not judged.
+const SURE_NS: i64 = 50_000;
+
 /// How far what was recorded lies from what the witness did; nanoseconds.
 pub(crate) struct StampErrors {
     /// (First output event − first byte written) − (first chunk's write − the request's arrival).
@@ -92,29 +96,42 @@ pub(crate) struct StampErrors {
     pub(crate) gaps: Spread,
     /// Share of the gaps between events that came with one read.
     pub(crate) merged: f64,
+    /// Share of the chunks of which the witness is not sure when it wrote them.
+    pub(crate) unsure: f64,
 }
 
 pub(crate) fn stamp_errors(run: &Run, seen: &[Seen]) -> io::Result<StampErrors> {
     let by_id: HashMap<u64, &Seen> = seen.iter().map(|seen| (seen.id, seen)).collect();
     let digest = &run.manifest().plan.timeline_digest;
     let (mut ttft, mut gaps, mut merged) = (Vec::new(), Vec::new(), 0);
+    let (mut chunks, mut all_unsure, mut all_gaps) = (0, 0, 0);
     for attempt in run.attempts().map_err(io::Error::other)? {
         let attempt = attempt.map_err(io::Error::other)?;
         let Some(seen) = by_id.get(&request_id(digest, attempt.row, attempt.copy)) else { continue };
         let outputs: Vec<(u32, i64)> = outputs(&attempt);
-        if outputs.len() != seen.written_ns.len() {
+        if outputs.len() != seen.written_ns.len() || outputs.len() != seen.taken_ns.len() {
             let counts = format!("{} of {} chunks", outputs.len(), seen.written_ns.len());
             return Err(io::Error::other(format!("row {} has {counts}", attempt.row)));
         }
         let (Some((_, first)), Some(written)) = (outputs.first(), attempt.first_write_ns) else { continue };
-        ttft.push(((first - written) - (seen.written_ns[0] - seen.arrived_ns)).abs());
-        for (ours, theirs) in outputs.windows(2).zip(seen.written_ns.windows(2)) {
+        let both = seen.written_ns.iter().zip(&seen.taken_ns);
+        let unsure: Vec<bool> = both.map(|(before, after)| after - before > SURE_NS).collect();
+        (chunks, all_unsure) = (chunks + unsure.len(), all_unsure + unsure.iter().filter(|is| **is).count());
+        if !unsure[0] {
+            ttft.push(((first - written) - (seen.written_ns[0] - seen.arrived_ns)).abs());
+        }
+        let pairs = outputs.windows(2).zip(seen.written_ns.windows(2)).zip(unsure.windows(2));
+        for ((ours, theirs), unsure) in pairs {
             merged += usize::from(ours[0].0 == ours[1].0);
-            gaps.push(((ours[1].1 - ours[0].1) - (theirs[1] - theirs[0])).abs());
+            all_gaps += 1;
+            if unsure == [false, false] {
+                gaps.push(((ours[1].1 - ours[0].1) - (theirs[1] - theirs[0])).abs());
+            }
         }
     }
-    let merged = merged as f64 / gaps.len().max(1) as f64;
-    Ok(StampErrors { ttft: Spread::of(ttft), gaps: Spread::of(gaps), merged })
+    let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
+    let (merged, unsure) = (share(merged, all_gaps), share(all_unsure, chunks));
+    Ok(StampErrors { ttft: Spread::of(ttft), gaps: Spread::of(gaps), merged, unsure })
 }
 
 /// Read and time of each event with output.

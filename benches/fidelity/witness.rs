@@ -1,8 +1,8 @@
 //! The witness: a server in a process of its own, one thread over raw sockets, that shares no code with what it judges.
 //!
 //! It takes the kernel's receive stamp (`SO_TIMESTAMPNS`) of each request's first bytes, writes the chunks of the answer
-//! on an exact schedule, and notes the wall clock right before each write. When its standard input ends it stores all of
-//! it and leaves.
+//! on an exact schedule, and notes the wall clock right before and right after each write. When its standard input ends it
+//! stores all of it and leaves.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -46,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) arrived_ns: i64,
     /// Right before each chunk's write; empty where it wrote as fast as it could.
     pub(crate) written_ns: Vec<i64>,
+    /// Right after it: the chunk left in between.
+    pub(crate) taken_ns: Vec<i64>,
 }
 
 /// A running witness, as its starter holds it.
@@ -90,7 +92,8 @@ impl Witness {
             (numbers.next(), numbers.next(), numbers.next())
         {
             let written_ns = numbers.by_ref().take(writes as usize).collect();
-            seen.push(Seen { id: id as u64, arrived_ns, written_ns });
+            let taken_ns = numbers.by_ref().take(writes as usize).collect();
+            seen.push(Seen { id: id as u64, arrived_ns, written_ns, taken_ns });
         }
         Ok(seen)
     }
@@ -119,7 +122,7 @@ pub(crate) fn store(seen: &[Seen], log: &Path) -> io::Result<()> {
         for number in [seen.id as i64, seen.arrived_ns, seen.written_ns.len() as i64] {
             bytes.extend(number.to_le_bytes());
         }
-        seen.written_ns.iter().for_each(|at| bytes.extend(at.to_le_bytes()));
+        seen.written_ns.iter().chain(&seen.taken_ns).for_each(|at| bytes.extend(at.to_le_bytes()));
     }
     std::fs::write(log, bytes)
 }
@@ -292,9 +295,9 @@ impl Server {
             .unwrap_or(0);
         connection.held.drain(..whole);
         let arrived_ns = connection.arrived_ns.take().unwrap_or(connection.stamp_ns);
-        let written_ns =
-            Vec::with_capacity(if self.script.gap_ns > 0 { self.answer.writes.len() } else { 1 });
-        self.seen.push(Seen { id, arrived_ns, written_ns });
+        let room = if self.script.gap_ns > 0 { self.answer.writes.len() } else { 1 };
+        let (written_ns, taken_ns) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        self.seen.push(Seen { id, arrived_ns, written_ns, taken_ns });
         let at = now_ns() + self.script.first_ns;
         connection.number = connection.number.wrapping_add(1);
         connection.writing = Some((self.seen.len() - 1, 0, at));
@@ -320,6 +323,7 @@ impl Server {
             let Some(bytes) = self.answer.writes.get(next) else { continue };
             self.seen[log].written_ns.push(wall_ns());
             connection.write(bytes)?;
+            self.seen[log].taken_ns.push(wall_ns());
             let last = next + 1 == self.answer.writes.len();
             connection.writing = (!last).then_some((log, next + 1, first_at));
             if !last && self.script.gap_ns > 0 {

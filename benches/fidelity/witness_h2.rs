@@ -96,8 +96,9 @@ async fn converse(tcp: TcpStream, shared: Rc<Shared>) -> Result<(), h2::Error> {
         let id = request.headers().get("x-request-id").and_then(|id| id.to_str().ok());
         let id = id.and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let place = shared.seen.borrow().len();
-        let written_ns = Vec::with_capacity(shared.events.len());
-        shared.seen.borrow_mut().push(Seen { id, arrived_ns: stamp_ns.get(), written_ns });
+        let room = shared.events.len();
+        let (written_ns, taken_ns) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        shared.seen.borrow_mut().push(Seen { id, arrived_ns: stamp_ns.get(), written_ns, taken_ns });
         let mut body = request.into_body();
         spawn_local(async move {
             while let Some(Ok(data)) = body.data().await {
@@ -121,6 +122,8 @@ impl Shared {
         let mut streams = self.streams.borrow_mut();
         let Some(stream) = &mut streams[place] else { return };
         let sent = stream.send_data(self.events[number].clone(), last);
+        // Handed over; the library writes it when the stream's task has its turn.
+        self.seen.borrow_mut()[place].taken_ns.push(wall_ns());
         if last || sent.is_err() {
             streams[place] = None;
         } else {

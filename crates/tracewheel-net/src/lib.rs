@@ -11,7 +11,9 @@
 //! merged in one socket buffer keep only the stamp of the last. So for a read's last bytes the kernel stamp is the time
 //! of their arrival, and for all bytes before them an **upper bound**: they arrived then or earlier. Whoever counts
 //! events on a read has to treat all but the last event as bounded, not as known. A reader that keeps up sees one
-//! segment a read and has no such case.
+//! segment a read and has no such case. One that was late can look at what waits first
+//! ([`StampedStream::poll_peek_slice`]) and take it in reads that end where its events end: as long as the kernel holds
+//! the segments apart, each read has its own segment's stamp.
 //!
 //! A kernel stamp is never after the user stamp of its read. The kernel counts wall time; what the mapping to the run
 //! clock leaves uncertain (tens of nanoseconds) is cut off at the user stamp, and a stamp that would lie further off

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt, sockopt::Timestamping,
+    ControlMessageOwned, MsgFlags, TimestampingFlag, recv, recvmsg, setsockopt, sockopt::Timestamping,
 };
 use nix::sys::time::TimeSpec;
 
@@ -51,6 +51,19 @@ pub(crate) fn receive(
     let fd = socket.as_raw_fd();
     loop {
         match receive_once(fd, into, control) {
+            Err(Errno::EINTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Bytes that wait, copied and left there.
+///
+/// # Errors
+/// As `recv`; `WouldBlock` if nothing waits.
+pub(crate) fn peek(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match recv(fd, into, MsgFlags::MSG_PEEK) {
             Err(Errno::EINTR) => {}
             other => return Ok(other?),
         }

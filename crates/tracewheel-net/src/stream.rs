@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tracewheel_clock::{Clock, RunClock, RunNs};
 
-use crate::receive::{ControlBuffer, Received, receive, stamp_received};
+use crate::receive::{ControlBuffer, Received, peek, receive, stamp_received};
 use crate::{NetError, ReadStamp, StreamStamps};
 
 /// The most that one call gives to the kernel. Copying takes some 15 µs then, and the next call waits until the other
@@ -110,8 +111,23 @@ impl StampedStream {
     /// # Errors
     /// As any read.
     pub fn poll_read_slice(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let (bytes, stamp) = ready!(self.poll_read_stamped(cx, into))?;
+        stamp.into_iter().for_each(|stamp| self.stamps.note_read(stamp));
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// As [`Self::poll_read_slice`], but the read is not logged: its stamp is handed out, if it brought bytes. For a caller
+    /// that keeps its stamps itself, one read after the other.
+    ///
+    /// # Errors
+    /// As any read.
+    pub fn poll_read_stamped(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<(usize, Option<ReadStamp>)>> {
         if into.is_empty() {
-            return Poll::Ready(Ok(0));
+            return Poll::Ready(Ok((0, None)));
         }
         loop {
             ready!(self.tcp.poll_read_ready(cx))?;
@@ -121,8 +137,24 @@ impl StampedStream {
         }
     }
 
-    /// One read, logged; `None` if nothing waits.
-    fn try_receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Looks at what waits in the socket, as far as `into` has room, and leaves it there: how many bytes. No stamp is
+    /// taken, and what it finds says nothing of the end of the stream: a read does.
+    ///
+    /// # Errors
+    /// As any read.
+    pub fn poll_peek_slice(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.tcp.poll_read_ready(cx))?;
+            let fd = self.tcp.as_raw_fd();
+            match self.tcp.try_io(Interest::READABLE, || peek(fd, into)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                looked => return Poll::Ready(looked),
+            }
+        }
+    }
+
+    /// One read with its stamp; `None` if nothing waits.
+    fn try_receive(&mut self, into: &mut [u8]) -> io::Result<Option<(usize, Option<ReadStamp>)>> {
         let Self { tcp, clock, control, .. } = self;
         let mut found: Option<(Received, RunNs)> = None;
         let outcome = tcp.try_io(Interest::READABLE, || {
@@ -137,10 +169,7 @@ impl StampedStream {
             }
         });
         match (found, outcome) {
-            (Some((received, user_ns)), _) => {
-                self.note(received, user_ns);
-                Ok(Some(received.bytes))
-            }
+            (Some((received, user_ns)), _) => Ok(Some((received.bytes, self.stamp(received, user_ns)))),
             (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             (None, outcome) => outcome.map(|()| None),
         }
@@ -151,10 +180,11 @@ impl StampedStream {
         self.stamps.note_eof(self.clock.now());
     }
 
-    fn note(&self, received: Received, user_ns: RunNs) {
+    /// What is known of a read's time; `None` for one that found the end, which is noted.
+    fn stamp(&self, received: Received, user_ns: RunNs) -> Option<ReadStamp> {
         if received.bytes == 0 {
             self.stamps.note_eof(user_ns);
-            return;
+            return None;
         }
         let kernel_ns = received
             .kernel_unix_ns
@@ -163,7 +193,7 @@ impl StampedStream {
             .filter(|kernel_ns| kernel_ns.since(user_ns) <= MAPPING_SLACK_NS)
             .map(|kernel_ns| kernel_ns.min(user_ns));
         let bytes = u32::try_from(received.bytes).unwrap_or(u32::MAX);
-        self.stamps.note_read(ReadStamp { user_ns, kernel_ns, bytes });
+        Some(ReadStamp { user_ns, kernel_ns, bytes })
     }
 
     /// After a whole slice of a larger body: lets all other tasks run, and the event loop look for events, before the

@@ -3,12 +3,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http::{HeaderMap, StatusCode, Version};
 use tracewheel_clock::{Clock, RunNs};
 use tracewheel_net::{ReadStamp, WriteMarks};
 
+use crate::apart::{Pace, end_of_head, first_of_several};
 use crate::budget::{BodyBudget, Held};
 use crate::connection::H1Connection;
 use crate::error::{ExchangeError, ExchangeErrorKind, foreign, shown};
@@ -134,6 +135,7 @@ pub struct H1Exchange {
     released: bool,
     /// The valve was opened.
     opened: bool,
+    pace: Pace,
     outcome: ExchangeOutcome,
 }
 
@@ -166,6 +168,7 @@ impl H1Exchange {
             keeps: false,
             released: false,
             opened: false,
+            pace: Pace::default(),
             outcome: ExchangeOutcome {
                 writes: WriteMarks::default(),
                 response: None,
@@ -269,13 +272,16 @@ impl H1Exchange {
     fn receive(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<()> {
         let reads = if self.state == State::Head { READS_FOR_A_HEAD } else { READS_FOR_A_BODY };
         for _ in 0..reads {
-            let Poll::Ready(read) = self.connection.stream.poll_read_slice(cx, scratch) else {
+            let Poll::Ready(read) = self.read(cx, scratch) else {
                 return Poll::Pending;
             };
-            self.connection.stamps.drain_reads(&mut self.outcome.reads);
+            match &read {
+                Ok((_, Some(stamp))) => self.outcome.reads.push(*stamp),
+                _ => self.connection.stamps.drain_reads(&mut self.outcome.reads),
+            }
             let step = match read {
-                Ok(0) => self.closed(),
-                Ok(bytes) => self.take(&scratch[..bytes]),
+                Ok((0, _)) => self.closed(),
+                Ok((bytes, _)) => self.take(&scratch[..bytes]),
                 Err(error) => self.broken(&error),
             };
             if let Step::Ended = step {
@@ -286,10 +292,33 @@ impl H1Exchange {
         Poll::Pending
     }
 
+    /// One read: of all that waits, or of the first of several chunks.
+    fn read(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut [u8],
+    ) -> Poll<io::Result<(usize, Option<ReadStamp>)>> {
+        let stream = &mut self.connection.stream;
+        let mut room = scratch.len();
+        if self.pace.wants_a_look(self.connection.clock.now().0) {
+            let waiting = ready!(stream.poll_peek_slice(cx, scratch))?;
+            let waiting = &scratch[..waiting];
+            let end = match self.state {
+                State::Head => end_of_head(waiting),
+                State::Body | State::Ended => first_of_several(self.framing, waiting),
+            };
+            room = end.unwrap_or(room);
+        }
+        stream.poll_read_stamped(cx, &mut scratch[..room])
+    }
+
     /// Takes what one read brought.
     fn take(&mut self, bytes: &[u8]) -> Step {
         if self.outcome.reads.len() > self.limits.max_reads as usize {
             return self.too_large(format!("the limit is {} reads", self.limits.max_reads));
+        }
+        if let Some(read) = self.outcome.reads.last() {
+            self.pace.note(*read);
         }
         let mut at = 0;
         if self.state == State::Head {

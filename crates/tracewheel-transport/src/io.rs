@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use tracewheel_net::tls::TlsStream;
-use tracewheel_net::{StampedStream, StreamStamps};
+use tracewheel_net::{ReadStamp, StampedStream, StreamStamps};
 
 use crate::h1;
 use crate::request::PreparedRequest;
@@ -54,6 +54,30 @@ impl Stream {
         match self {
             Stream::Plain(tcp) => tcp.poll_read_slice(cx, into),
             Stream::Tls(tls) => tls.poll_read_slice(cx, into),
+        }
+    }
+
+    /// As [`Self::poll_read_slice`]. What comes with a stamp is not in the log; what comes with none may be.
+    pub(crate) fn poll_read_stamped(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<(usize, Option<ReadStamp>)>> {
+        match self {
+            Stream::Plain(tcp) => tcp.poll_read_stamped(cx, into),
+            Stream::Tls(tls) => Poll::Ready(Ok((ready!(tls.poll_read_slice(cx, into))?, None))),
+        }
+    }
+
+    /// What waits to be read, left there. `Ready(0)` where that is not to be told: ciphertext tells nothing.
+    pub(crate) fn poll_peek_slice(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) if tcp.kernel_stamps() => tcp.poll_peek_slice(cx, into),
+            Stream::Plain(_) | Stream::Tls(_) => Poll::Ready(Ok(0)),
         }
     }
 

@@ -13,6 +13,7 @@
 //! Time-outs come from outside: a caller that has waited long enough calls [`Exchange::abort`]. No timer runs here.
 
 mod answer;
+mod apart;
 mod budget;
 mod connection;
 mod endpoint;

@@ -109,6 +109,49 @@ async fn every_milestone_is_stamped_in_order() {
 }
 
 #[tokio::test]
+async fn chunks_that_waited_for_a_late_reader_are_read_one_by_one() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let connection = H1Connection::open(addr, RunClock::start()).await.unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    server.set_nodelay(true).unwrap();
+    let endpoint = Endpoint::parse(&format!("http://{addr}")).unwrap();
+    let request = PreparedRequest::post(endpoint.uri("/").unwrap(), endpoint.host_header(), Bytes::new());
+    let mut exchange = connection.arm(request, ExchangeLimits::default());
+    exchange.release();
+    assert!(poll_fn(|cx| Poll::Ready(exchange.poll(cx).is_pending())).await);
+    let head = &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"[..];
+    for writes in [&[head][..], &[b"2\r\nde\r\n", b"1\r\nf\r\n", b"1\r\ng\r\n0\r\n\r\n"]] {
+        for bytes in writes {
+            std::io::Write::write_all(&mut server, bytes).unwrap();
+        }
+        // Nobody looks for a while; the reactor then learns of it at its next turn.
+        tracewheel_clock::blocking::sleep(5_000_000);
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+            let ended = poll_fn(|cx| Poll::Ready(exchange.poll(cx).is_ready())).await;
+            if ended {
+                break;
+            }
+        }
+    }
+    let (outcome, connection) = exchange.finish();
+    assert_eq!((outcome.error, connection.is_some()), (None, true));
+    assert_eq!(outcome.body, b"abcdefg");
+    if outcome.reads[0].kernel_ns.is_none() {
+        println!("skipped: without the kernel's stamp nobody knows that the reader was late");
+        return;
+    }
+    // The first one was not known to be late before it was made.
+    let bytes: Vec<u32> = outcome.reads.iter().map(|read| read.bytes).collect();
+    assert_eq!(bytes, [head.len() as u32, 5, 6, 13]);
+    let marks: Vec<(u64, u32)> = outcome.marks.iter().map(|mark| (mark.end_offset, mark.read)).collect();
+    assert_eq!(marks, [(3, 0), (5, 1), (6, 2), (7, 3)]);
+    let times: Vec<_> = outcome.reads.iter().map(|read| read.kernel_ns).collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+#[tokio::test]
 async fn chunks_in_any_split_make_the_same_body() {
     let whole =
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nt: v\r\n\r\n";

@@ -125,11 +125,12 @@ impl CosineTable {
     /// `Σ sums_b · cos(π j (b+½) / bins)`.
     fn sum(&self, sums: &[f64], j: usize) -> f64 {
         let turn = self.turn.len();
-        let mut at = j % turn;
+        let (mut at, step) = (j % turn, 2 * j % turn);
         let mut total = 0.0;
         for sum in sums {
             total += sum * self.turn[at];
-            at = (at + 2 * j) % turn;
+            at += step;
+            at -= if at < turn { 0 } else { turn };
         }
         total
     }

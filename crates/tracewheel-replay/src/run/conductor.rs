@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
@@ -29,7 +30,9 @@ use crate::{
 use super::check::Checked;
 use super::note_unbound;
 
-/// Time between two looks at answers and the stop signal.
+/// Time between two looks at the stop signal while the workers work; their answers are heard at once.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// Time between two looks at whatever else is waited for.
 const NAP_NS: i64 = 10_000_000;
 /// Time between two ticks of progress.
 const TICK_NS: i64 = 200_000_000;
@@ -255,7 +258,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     fn await_workers(&mut self, worker_died: &dyn Fn() -> bool, mut expected: impl FnMut(&Answer) -> bool) {
         let mut missing = self.hands.len();
         while missing > 0 {
-            match self.answers.try_recv() {
+            match self.answers.recv_timeout(PATIENCE) {
                 Ok(Answer::Failed { source }) => {
                     let what = "a worker's event loop";
                     self.progress.error.get_or_insert(ReplayError::Start { what, source });
@@ -270,7 +273,8 @@ impl<'scope> Conductor<'_, 'scope, '_> {
                     blocking::sleep(10 * NAP_NS);
                     return;
                 }
-                Err(_) => {
+                Err(RecvTimeoutError::Timeout) => self.look(worker_died),
+                Err(RecvTimeoutError::Disconnected) => {
                     self.look(worker_died);
                     blocking::sleep(NAP_NS);
                 }

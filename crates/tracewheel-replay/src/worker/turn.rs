@@ -130,6 +130,8 @@ impl Worker {
     fn may_work(&mut self) -> bool {
         if self.owed_pieces > 0 {
             self.owed_pieces -= 1;
+            // What has become due meanwhile leaves between two pieces: it is late by one of them, not by all.
+            self.release_due();
             return true;
         }
         let Some(at) = self.sends.next_deadline() else { return true };
