@@ -9,9 +9,8 @@
 //! turns. `cargo bench -p benches --bench exchange`; without `--bench` (under `cargo test`) a few exchanges only.
 #![allow(clippy::print_stdout, missing_docs)]
 
-#[allow(dead_code, reason = "the other bench takes more from it")]
-#[path = "replay_send_error/witness.rs"]
-mod witness;
+#[path = "exchange/server.rs"]
+mod server;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -25,8 +24,6 @@ use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, RunClock, RunNs, blocking};
 use tracewheel_transport::{Endpoint, ExchangeLimits, H1Connection, H1Exchange, PreparedRequest};
 
-use witness::Witness;
-
 const WAYS: [&str; 4] = ["armed", "unarmed", "task", "thread"];
 
 /// Before and after the write call, from "now".
@@ -34,8 +31,7 @@ type Delays = (i64, i64);
 
 fn main() {
     let turns = if std::env::args().any(|argument| argument == "--bench") { 3_000 } else { 10 };
-    let witness = Witness::start(None);
-    let addr = witness.addr();
+    let addr = server::start();
     let clock = RunClock::start();
     let away = Elsewhere::start(addr, &clock, |driver| {
         std::thread::spawn(move || runtime().block_on(driver));

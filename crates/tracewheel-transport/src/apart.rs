@@ -85,10 +85,14 @@ pub(crate) fn first_of_several(mut framing: Framing, waiting: &[u8]) -> Option<u
     Some(end)
 }
 
-/// Where the head of an answer ends, if more than it is waiting.
-pub(crate) fn end_of_head(waiting: &[u8]) -> Option<usize> {
-    let end = memmem::find(waiting, b"\r\n\r\n")? + 4;
-    (end < waiting.len()).then_some(end)
+/// As [`first_of_several`], where an answer's head comes before.
+pub(crate) fn first_after_head(waiting: &[u8]) -> Option<usize> {
+    let head = memmem::find(waiting, b"\r\n\r\n")? + 4;
+    let rest = &waiting[head..];
+    // What are no chunks does not pass for two of them.
+    let first =
+        first_of_several(Framing::chunked(), rest).or_else(|| first_of_several(Framing::UntilClose, rest));
+    first.map(|end| head + end)
 }
 
 #[cfg(test)]
@@ -131,8 +135,20 @@ mod tests {
             assert_eq!(first_of_several(framing, b"data: a\n\n"), None);
             assert_eq!(first_of_several(framing, b"data: a"), None);
         }
-        assert_eq!(end_of_head(b"HTTP/1.1 200 OK\r\n\r\nx"), Some(19));
-        assert_eq!(end_of_head(b"HTTP/1.1 200 OK\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn a_head_goes_with_its_first_chunk() {
+        let after = |rest: &str| {
+            let head = "HTTP/1.1 200 OK\r\n\r\n";
+            first_after_head(format!("{head}{rest}").as_bytes()).map(|end| end - head.len())
+        };
+        assert_eq!(after("3\r\nabc\r\n2\r\nde\r\n"), Some(6));
+        assert_eq!(after("data: a\n\ndata: b\n\n"), Some(9));
+        for single in ["", "x", "3\r\nabc\r\n", "3\r\nabc\r\n0\r\n\r\n", "data: a\n\n"] {
+            assert_eq!(after(single), None, "{single:?}");
+        }
+        assert_eq!(first_after_head(b"HTTP/1.1 200"), None);
     }
 
     #[test]

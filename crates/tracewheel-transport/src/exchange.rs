@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode, Version};
 use tracewheel_clock::{Clock, RunNs};
 use tracewheel_net::{ReadStamp, WriteMarks};
 
-use crate::apart::{Pace, end_of_head, first_of_several};
+use crate::apart::{Pace, first_after_head, first_of_several};
 use crate::budget::{BodyBudget, Held};
 use crate::connection::H1Connection;
 use crate::error::{ExchangeError, ExchangeErrorKind, foreign, shown};
@@ -304,7 +304,7 @@ impl H1Exchange {
             let waiting = ready!(stream.poll_peek_slice(cx, scratch))?;
             let waiting = &scratch[..waiting];
             let end = match self.state {
-                State::Head => end_of_head(waiting),
+                State::Head => first_after_head(waiting),
                 State::Body | State::Ended => first_of_several(self.framing, waiting),
             };
             room = end.unwrap_or(room);

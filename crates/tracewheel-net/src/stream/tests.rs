@@ -189,8 +189,8 @@ fn a_kernel_stamp_from_after_the_read_is_cut_off_or_dropped() {
         let user_ns = clock.now();
         for (ahead_ns, expected) in [(-5, Some(user_ns.plus(-5))), (20_000, Some(user_ns)), (MS, None)] {
             let kernel_unix_ns = Some(clock.wall(user_ns) + ahead_ns);
-            stream.note(Received { bytes: 1, kernel_unix_ns }, user_ns);
-            assert_eq!(drained(&stream.stamps())[0].kernel_ns, expected);
+            let stamp = stream.stamp(Received { bytes: 1, kernel_unix_ns }, user_ns);
+            assert_eq!(stamp.expect("it brought a byte").kernel_ns, expected);
         }
     });
 }
