@@ -36,7 +36,8 @@ def thoughts(mock_url):
     print("thoughts")
     thinking = types.ThinkingConfig(thinking_budget=3, include_thoughts=True)
     config = types.GenerateContentConfig(max_output_tokens=10, thinking_config=thinking)
-    chunks = list(client_of(mock_url).models.generate_content_stream(model="g", contents=PROMPT, config=config))
+    client = client_of(mock_url)
+    chunks = list(client.models.generate_content_stream(model="g", contents=PROMPT, config=config))
     shown = [part for chunk in chunks for part in chunk.candidates[0].content.parts if part.thought]
     check("thoughts", len(shown), 3)
     check("thought tokens", chunks[-1].usage_metadata.thoughts_token_count, 3)

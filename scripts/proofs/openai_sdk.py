@@ -119,8 +119,8 @@ def refusals():
             ],
         )
         check("code at Azure", azure_error.code, "429")
-        nobody = once.with_options(default_headers={"Authorization": openai.Omit()})
-        refused("no key", openai.AuthenticationError, lambda: nobody.chat.completions.create(**ask))
+        keyless = {"Authorization": openai.Omit()}
+        refused("no key", openai.AuthenticationError, lambda: once.chat.completions.create(**ask, extra_headers=keyless))
     lines = [line for line in endpoint.lines if line["path"] == "/v1/chat/completions"]
     waits = [
         (after["arrival_user_mono_ns"] - before["end_mono_ns"]) / 1e6
