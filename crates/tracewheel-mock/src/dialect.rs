@@ -13,20 +13,24 @@ use crate::reply::Voice;
 mod anthropic_messages;
 mod azure_openai;
 mod gemini;
+mod ollama;
 mod openai_chat;
 mod openai_embeddings;
 mod openai_responses;
+mod tgi;
 
 pub(crate) use openai_chat::OpenAi;
 
 /// All of them.
-static DIALECTS: [&dyn Dialect; 6] = [
+static DIALECTS: [&dyn Dialect; 8] = [
     &OpenAi,
     &openai_embeddings::OpenAiEmbeddings,
     &openai_responses::OpenAiResponses,
     &azure_openai::AzureOpenAi,
     &anthropic_messages::AnthropicMessages,
     &gemini::Gemini,
+    &ollama::Ollama,
+    &tgi::Tgi,
 ];
 
 /// One API: where it is served, how it is read, and how it refuses.

@@ -1,6 +1,6 @@
 //! A deterministic, scriptable LLM endpoint.
 //!
-//! A [`Mock`] speaks the APIs of OpenAI, Azure, Anthropic and Google over HTTP/1.1 and HTTP/2. What it answers and when is decided by an [`engine`]: a queue, a
+//! A [`Mock`] speaks the APIs of OpenAI, Azure, Anthropic, Google, Ollama and TGI over HTTP/1.1 and HTTP/2. What it answers and when is decided by an [`engine`]: a queue, a
 //! continuous batch in steps, a prefix cache and budgets, as a pure state machine. The server lets it run at the pace
 //! of a real clock; tests and planning drive it in virtual time with the same results.
 //!

@@ -366,6 +366,55 @@ fn embeddings_are_numbers_or_base64_of_the_same_numbers() {
 }
 
 #[test]
+fn ollama_answers_in_lines_and_counts_in_the_last() {
+    let mock = start(fast());
+    let body = |stream: bool| {
+        json!({ "model": "m", "messages": [{ "role": "user", "content": words(20) }], "stream": stream,
+            "options": { "num_predict": 3 } })
+    };
+    let answer = post(&mock, "/api/chat", &body(true));
+    assert_eq!(answer.headers["content-type"], "application/x-ndjson");
+    let lines: Vec<Value> = answer.body().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let done: Vec<bool> = lines.iter().map(|line| line["done"].as_bool().unwrap()).collect();
+    assert_eq!(done, [false, false, false, true]);
+    assert_eq!((&lines[3]["prompt_eval_count"], &lines[3]["eval_count"]), (&json!(20), &json!(3)));
+    assert_eq!(lines[3]["done_reason"], "length");
+    let text: String = lines.iter().map(|line| line["message"]["content"].as_str().unwrap()).collect();
+    assert_eq!(post(&mock, "/api/chat", &body(false)).json()["message"]["content"], text.as_str());
+    let generated = post(&mock, "/api/generate", &json!({ "model": "m", "prompt": "a", "stream": false }));
+    assert_eq!(
+        generated.json()["response"].as_str().unwrap().split(' ').count() as u64,
+        generated.json()["eval_count"]
+    );
+    let mock = start(with_fault(FaultRule { after_chunks: Some(1), ..rule(FaultKind::StreamError) }));
+    let broken = post(&mock, "/api/chat", &body(true)).body();
+    assert!(broken.lines().last().unwrap().starts_with(r#"{"error":"#), "{broken}");
+    let mock = start(with_fault(rule(FaultKind::NoDone)));
+    assert!(!post(&mock, "/api/chat", &body(true)).body().contains(r#""done":true"#));
+}
+
+#[test]
+fn tgi_has_an_event_a_token_and_the_whole_text_in_the_last() {
+    let mock = start(fast());
+    let body = json!({ "inputs": words(20), "parameters": { "max_new_tokens": 3 } });
+    let answer = post(&mock, "/generate_stream", &body).body();
+    let events: Vec<Value> = answer
+        .split_terminator("\n\n")
+        .map(|event| serde_json::from_str(event.strip_prefix("data:").unwrap()).unwrap())
+        .collect();
+    assert_eq!(events.len(), 3);
+    let text: String = events.iter().map(|event| event["token"]["text"].as_str().unwrap()).collect();
+    assert_eq!((&events[1]["generated_text"], &events[2]["generated_text"]), (&Value::Null, &json!(text)));
+    assert_eq!(
+        events[2]["details"],
+        json!({ "finish_reason": "length", "generated_tokens": 3, "seed": null })
+    );
+    assert_eq!(post(&mock, "/generate", &body).json()["generated_text"], text.as_str());
+    let unreadable = post(&mock, "/generate", &json!({ "prompt": "a" }));
+    assert_eq!((unreadable.status, &unreadable.json()["error_type"]), (422, &json!("validation")));
+}
+
+#[test]
 fn each_api_takes_the_key_where_it_has_it() {
     let mut config = fast();
     config.http.require_authorization = true;

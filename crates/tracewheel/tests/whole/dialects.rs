@@ -17,6 +17,17 @@ const PROTOCOLS: [(&str, &str); 6] = [
     ("gemini", "openai-sdk"),
 ];
 
+/// Tries all protocols, side by side: most of the time is waiting.
+fn of_each(test: impl Fn(&'static str, &'static str) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        let tried = PROTOCOLS.map(|(protocol, policy)| scope.spawn(move || test(protocol, policy)));
+        for (one, (protocol, _)) in tried.into_iter().zip(PROTOCOLS) {
+            assert!(one.join().is_ok(), "{protocol}: see above");
+        }
+    });
+}
+
 /// Requests of three blocks, of which the first two are the same in all of them.
 fn shared_timeline(place: &Place, requests: usize) {
     let line = |n: usize| {
@@ -58,7 +69,7 @@ fn outputs(attempt: &AttemptRecord) -> usize {
 
 #[test]
 fn tokens_and_cached_tokens_of_every_protocol_are_those_that_the_endpoint_counted() {
-    for (protocol, _) in PROTOCOLS {
+    of_each(|protocol, _| {
         let place = Place::new();
         shared_timeline(&place, 6);
         let mock = place.mock(QUICK);
@@ -83,12 +94,12 @@ fn tokens_and_cached_tokens_of_every_protocol_are_those_that_the_endpoint_counte
             assert_eq!(told(attempt.usage_cache_write_tokens), written, "{protocol}");
         }
         assert!(cached_somewhere, "{protocol}: two blocks are shared");
-    }
+    });
 }
 
 #[test]
 fn refusals_of_every_protocol_are_retried_and_their_limits_and_words_recorded() {
-    for (protocol, policy) in PROTOCOLS {
+    of_each(|protocol, policy| {
         let place = Place::new();
         shared_timeline(&place, 3);
         let mock = place.mock(&format!("{QUICK}[limits]\nrequests_per_minute = 600\nrequest_burst = 1\n"));
@@ -110,12 +121,12 @@ fn refusals_of_every_protocol_are_retried_and_their_limits_and_words_recorded() 
         }
         let limit = attempts.iter().find_map(|attempt| attempt.rate_limit_requests_limit);
         assert_eq!(limit, (protocol != "gemini").then_some(600), "{protocol}");
-    }
+    });
 }
 
 #[test]
 fn an_error_in_a_stream_and_a_stream_without_its_end_are_failures_of_their_own() {
-    for (protocol, _) in PROTOCOLS {
+    of_each(|protocol, _| {
         let place = Place::new();
         shared_timeline(&place, 2);
         let fault = |kind: &str| format!("{QUICK}[[fault]]\nname = \"f\"\nkind = \"{kind}\"\n");
@@ -132,12 +143,12 @@ fn an_error_in_a_stream_and_a_stream_without_its_end_are_failures_of_their_own()
         let (report, _) = replay(&place, 30, &mock.url, protocol, &[]);
         mock.stop();
         assert_eq!(report["run"]["counts"]["reasons"]["truncated"], 2, "{protocol}: {report}");
-    }
+    });
 }
 
 #[test]
 fn plain_answers_of_every_protocol_are_counted_too() {
-    for (protocol, _) in PROTOCOLS {
+    of_each(|protocol, _| {
         let place = Place::new();
         let rows: String = (0..2)
             .map(|n| {
@@ -166,5 +177,5 @@ fn plain_answers_of_every_protocol_are_counted_too() {
                 "{protocol}"
             );
         }
-    }
+    });
 }
