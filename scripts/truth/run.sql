@@ -4,8 +4,8 @@
 CREATE OR REPLACE TEMP TABLE run_request AS
 SELECT *, coalesce(reason, '') IN ('stopped_by_user', 'run_crashed')
           OR coalesce(planned_ns >= getvariable('window_end'), false) AS after_window,
-       coalesce(operation, '') NOT IN ('embeddings', 'http')
-          AND coalesce(stream, coalesce(operation, '') NOT IN ('embeddings', 'http')) AS streamed
+       coalesce(operation, '') <> 'embeddings'
+          AND coalesce(stream, coalesce(operation, '') <> 'http') AS streamed
 FROM read_parquet(getvariable('run') || '/requests/*.parquet');
 
 INSERT INTO recorded

@@ -2,8 +2,8 @@
 
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
-use crate::body::{BodyDecoder, Dialect, State, event};
-use crate::write::{Parameter, number, sampling, string};
+use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
+use crate::write::{self, Parameter, number, sampling};
 use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
@@ -53,14 +53,9 @@ impl Provider for AnthropicMessages {
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-        out.clear();
-        out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
-        out.extend_from_slice(b"{\"model\":");
-        string(out, request.model);
+        write::begin(request, out);
         number(out, "max_tokens", request.max_tokens);
-        out.extend_from_slice(b",\"messages\":[{\"role\":\"user\",\"content\":");
-        string(out, request.prompt);
-        out.extend_from_slice(b"}]");
+        write::user_message(request, out);
         sampling(request, NAMES, out);
         number(out, "stream", request.stream);
         out.push(b'}');
@@ -137,25 +132,18 @@ impl Dialect for Anthropic {
         end_offset: u64,
         state: &mut State,
         out: &mut Vec<Event>,
-    ) -> serde_json::Result<()> {
+    ) -> serde_json::Result<Answer> {
         self.message.clear();
         lenient::read_message(body, &mut self.message, Message::clear)?;
         if self.message.error || self.message.kind == Kind::Error {
-            state.failed(body, end_offset, out);
-        } else if !self.message.has_content {
-            state.malformed("the answer has no content".to_owned(), body.len(), end_offset, out);
-        } else {
-            let reported = self.tokens.report(&self.message.tokens, state);
-            let before = out.len();
-            self.outputs(end_offset, out);
-            if reported {
-                out.push(event(EventKind::Usage, body.len(), end_offset));
-            }
-            if out.len() == before {
-                out.push(event(EventKind::Structure, body.len(), end_offset));
-            }
+            return Ok(Answer::Failed);
         }
-        Ok(())
+        if !self.message.has_content {
+            return Ok(Answer::Lacks("content"));
+        }
+        let has_usage = self.tokens.report(&self.message.tokens, state);
+        self.outputs(end_offset, out);
+        Ok(Answer::Whole { has_usage })
     }
 
     fn meta(&self) -> &ResponseMeta {
@@ -166,15 +154,12 @@ impl Dialect for Anthropic {
 impl Anthropic {
     fn outputs(&self, end_offset: u64, out: &mut Vec<Event>) {
         let block = &self.message.block;
-        for (kind, bytes) in [
+        let kinds = [
             (EventKind::Reasoning, block.reasoning),
             (EventKind::Text, block.text),
             (EventKind::ToolArgs, block.tool_args),
             (EventKind::Opaque, block.opaque),
-        ] {
-            if bytes > 0 {
-                out.push(event(kind, bytes as usize, end_offset));
-            }
-        }
+        ];
+        outputs(&kinds, 0, end_offset, out);
     }
 }

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use tracewheel_timeline::vocab::Operation;
 
 use crate::openai::{self, render::PromptShape};
-use crate::provider::in_path;
-use crate::{Decoder, Provider, RenderRequest, ResponseHead};
+use crate::provider::{Place, in_path};
+use crate::{Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
-/// `POST /openai/deployments/MODEL/chat/completions?api-version=2024-10-21`: the model asked for is the deployment's
+/// `POST /openai/deployments/MODEL/chat/completions?api-version=2024-10-21`, or another version: the model asked for is the deployment's
 /// name.
 ///
 /// Azure's newer path needs none of this: it is `openai-chat` with `https://RESOURCE.openai.azure.com/openai` as the
@@ -29,18 +29,22 @@ impl Provider for AzureOpenAi {
         "/openai/deployments/MODEL/chat/completions"
     }
 
-    fn path(&self, model: &str, _stream: bool) -> Cow<'static, str> {
-        format!("/openai/deployments/{}/chat/completions?api-version=2024-10-21", in_path(model)).into()
+    fn knobs(&self) -> Knobs {
+        Knobs { limit_field: true, api_version: true, ..Knobs::default() }
+    }
+
+    fn embeddings(&self) -> Option<&'static dyn Provider> {
+        Some(&AzureEmbeddings)
+    }
+
+    fn path<'a>(&self, place: &Place<'a>) -> Cow<'a, str> {
+        of_deployment(place, "chat/completions")
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
         // Fields of vLLM's are refused here.
         let request = RenderRequest { force_length: false, cache_salt: None, ..*request };
         openai::render::render(PromptShape::Chat, &request, out);
-    }
-
-    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)] {
-        openai::headers(stream)
     }
 
     fn key_header(&self, key: &str) -> (&'static str, String) {
@@ -50,4 +54,51 @@ impl Provider for AzureOpenAi {
     fn decoder(&self, head: &ResponseHead<'_>) -> Box<dyn Decoder + Send> {
         openai::decoder(head)
     }
+}
+
+/// `POST /openai/deployments/MODEL/embeddings`: the embeddings of a mixed timeline, beside its chats.
+#[derive(Clone, Copy, Debug)]
+pub struct AzureEmbeddings;
+
+impl Provider for AzureEmbeddings {
+    fn name(&self) -> &'static str {
+        "azure-embeddings"
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::Embeddings
+    }
+
+    fn endpoint(&self) -> &'static str {
+        "/openai/deployments/MODEL/embeddings"
+    }
+
+    fn knobs(&self) -> Knobs {
+        Knobs { api_version: true, ..Knobs::default() }
+    }
+
+    fn streams(&self) -> bool {
+        false
+    }
+
+    fn path<'a>(&self, place: &Place<'a>) -> Cow<'a, str> {
+        of_deployment(place, "embeddings")
+    }
+
+    fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+        OpenAiEmbeddings.render(request, out);
+    }
+
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        AzureOpenAi.key_header(key)
+    }
+
+    fn decoder(&self, head: &ResponseHead<'_>) -> Box<dyn Decoder + Send> {
+        OpenAiEmbeddings.decoder(head)
+    }
+}
+
+fn of_deployment<'a>(place: &Place<'_>, route: &str) -> Cow<'a, str> {
+    let version = place.api_version.unwrap_or("2024-10-21");
+    format!("/openai/deployments/{}/{route}?api-version={version}", in_path(place.model)).into()
 }

@@ -3,68 +3,44 @@
 
 use tracewheel_timeline::vocab::EventKind;
 
-use crate::sse::{Frame, Framer, MAX_EVENT_BYTES, Tail};
+use crate::lines::LineFramer;
+use crate::options::AnswerForm;
+use crate::sse::{Frame, Framer, MAX_EVENT_BYTES, Tail, append};
 use crate::{
     Decoder, ErrorDetail, Event, ResponseHead, ResponseMeta, StreamEnd, TokenSource, Usage, Warnings,
 };
+
+mod state;
+
+pub(crate) use state::{State, event, outputs};
 
 /// The meaning of one protocol's messages.
 pub(crate) trait Dialect {
     /// One message of a stream, never empty. `end_offset` is that of its events.
     fn message(&mut self, name: &[u8], data: &[u8], end_offset: u64, state: &mut State, out: &mut Vec<Event>);
 
-    /// A whole, plain answer. An error if it is no JSON; what else is wrong with it is recorded in `state`.
+    /// A whole, plain answer: appends the events of its output and takes its counts over into `state`. An error if it is
+    /// no JSON.
     fn answer(
         &mut self,
         body: &[u8],
         end_offset: u64,
         state: &mut State,
         out: &mut Vec<Event>,
-    ) -> serde_json::Result<()>;
+    ) -> serde_json::Result<Answer>;
 
     /// What the server said about itself so far.
     fn meta(&self) -> &ResponseMeta;
 }
 
-/// What a decoder knows besides its events.
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) usage: Usage,
-    pub(crate) token_source: Option<TokenSource>,
-    pub(crate) warnings: Warnings,
-    /// The first error that the server sent.
-    pub(crate) error: Option<ErrorDetail>,
-    /// How the body will have ended because of the first message that could not be understood.
-    broken: Option<StreamEnd>,
-    /// The protocol's end marker was seen.
-    pub(crate) terminal: bool,
-    /// There is no end marker, and what was seen is enough for a whole answer.
-    pub(crate) may_end: bool,
-}
-
-impl State {
-    /// Notes a message that is no message of the protocol, and gives an event for it.
-    pub(crate) fn malformed(&mut self, what: String, bytes: usize, offset: u64, out: &mut Vec<Event>) {
-        self.broken.get_or_insert(StreamEnd::Malformed { offset, what });
-        out.push(event(EventKind::Error, bytes, offset));
-    }
-
-    /// Notes a message beyond the bound, whose first byte too many ends at `offset`, and gives an event for it.
-    fn too_large(&mut self, offset: u64, out: &mut Vec<Event>) {
-        self.broken.get_or_insert(StreamEnd::TooLarge { offset });
-        out.push(event(EventKind::Error, MAX_EVENT_BYTES as usize, offset));
-    }
-
-    /// Notes the server's error in `json`, and gives an event for it.
-    pub(crate) fn failed(&mut self, json: &[u8], end_offset: u64, out: &mut Vec<Event>) {
-        self.error.get_or_insert_with(|| ErrorDetail::of(json));
-        out.push(event(EventKind::Error, json.len(), end_offset));
-    }
-}
-
-/// An event that is not output and of no choice.
-pub(crate) fn event(kind: EventKind, bytes: usize, end_offset: u64) -> Event {
-    Event { kind, choice: 0, tokens: None, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), end_offset }
+/// What a whole, plain answer turned out to be.
+pub(crate) enum Answer {
+    /// An error of the server's.
+    Failed,
+    /// No answer of the protocol: this is missing.
+    Lacks(&'static str),
+    /// An answer, with or without token counts.
+    Whole { has_usage: bool },
 }
 
 /// How the bytes of a body are cut into messages.
@@ -72,8 +48,14 @@ enum Framing {
     /// Only white space so far. It is given to the framer, in case it is a stream.
     Undecided,
     Stream,
+    /// One JSON text a line.
+    Lines(LineFramer),
     /// One JSON text, gathered.
     Plain,
+    /// Bytes of any kind, of which the first is the first output.
+    Bytes,
+    /// One answer of any kind, which is output when it is whole.
+    Whole,
     /// The body of an error status, of which the beginning is kept.
     ErrorStatus,
     /// A content type that no answer of an LLM has; nothing is decoded.
@@ -85,7 +67,7 @@ enum Framing {
 /// How much of an error status's body is read.
 const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
 
-/// The decoder of every protocol over SSE.
+/// The decoder of every protocol: over server-sent events, or over lines.
 pub(crate) struct BodyDecoder<D> {
     dialect: D,
     state: State,
@@ -99,11 +81,38 @@ pub(crate) struct BodyDecoder<D> {
 impl<D: Dialect> BodyDecoder<D> {
     /// A decoder at the start of the body.
     pub(crate) fn new(head: &ResponseHead<'_>, dialect: D) -> Self {
+        Self::framed(head, dialect, Framing::Undecided)
+    }
+
+    /// As [`new`](Self::new), for a protocol that answers with a JSON text a line.
+    pub(crate) fn of_lines(head: &ResponseHead<'_>, dialect: D) -> Self {
+        Self::framed(head, dialect, Framing::Lines(LineFramer::new()))
+    }
+
+    /// As [`new`](Self::new), for a body of which only the form is known. It has no end marker.
+    pub(crate) fn free(head: &ResponseHead<'_>, dialect: D, form: AnswerForm) -> Self {
+        let framing = match form {
+            _ if !(200..300).contains(&head.status) => Framing::ErrorStatus,
+            AnswerForm::Sse => Framing::Stream,
+            AnswerForm::Ndjson => Framing::Lines(LineFramer::new()),
+            AnswerForm::Bytes => Framing::Bytes,
+            AnswerForm::Auto | AnswerForm::Plain => Framing::Whole,
+        };
+        let mut decoder = Self::with_framing(dialect, framing);
+        decoder.state.may_end = true;
+        decoder
+    }
+
+    fn framed(head: &ResponseHead<'_>, dialect: D, usual: Framing) -> Self {
         let framing = match (head.status, head.content_type) {
             (..200 | 300.., _) => Framing::ErrorStatus,
             (_, Some(content_type)) if is_foreign(content_type) => Framing::Foreign(content_type.to_owned()),
-            _ => Framing::Undecided,
+            _ => usual,
         };
+        Self::with_framing(dialect, framing)
+    }
+
+    fn with_framing(dialect: D, framing: Framing) -> Self {
         BodyDecoder {
             dialect,
             state: State::default(),
@@ -127,28 +136,18 @@ impl<D: Dialect> BodyDecoder<D> {
     fn stream(&mut self, bytes: &[u8], out: &mut Vec<Event>) {
         let BodyDecoder { dialect, state, framer, .. } = self;
         framer.feed(bytes, |frame| match frame {
-            Frame::Comment { text, end_offset } => {
-                out.push(event(EventKind::Heartbeat, text.len(), end_offset));
+            Frame::Event { data, end_offset, .. } if data.trim_ascii_start().first() == Some(&b':') => {
+                state.warnings.wrapped_comments = state.warnings.wrapped_comments.saturating_add(1);
+                out.push(event(EventKind::Heartbeat, data.trim_ascii().len(), end_offset));
             }
-            Frame::Oversize { end_offset } => {
-                state.too_large(end_offset, out);
-            }
-            Frame::Event { name, data, end_offset } => {
-                let data = data.trim_ascii();
-                match data.first() {
-                    None => out.push(event(EventKind::Heartbeat, 0, end_offset)),
-                    Some(b':') => {
-                        state.warnings.wrapped_comments += 1;
-                        out.push(event(EventKind::Heartbeat, data.len(), end_offset));
-                    }
-                    Some(_) if state.terminal => {
-                        state.warnings.after_terminal += 1;
-                        out.push(event(EventKind::Meta, data.len(), end_offset));
-                    }
-                    Some(_) => dialect.message(name, data, end_offset, state, out),
-                }
-            }
+            frame => line(dialect, state, frame, out),
         });
+    }
+
+    fn lines(&mut self, bytes: &[u8], out: &mut Vec<Event>) {
+        let BodyDecoder { dialect, state, framing, .. } = self;
+        let Framing::Lines(framer) = framing else { return };
+        framer.feed(bytes, |frame| line(dialect, state, frame, out));
     }
 
     fn gather(&mut self, bytes: &[u8], out: &mut Vec<Event>) {
@@ -158,29 +157,66 @@ impl<D: Dialect> BodyDecoder<D> {
             self.gathered = Vec::new();
             self.framing = Framing::Oversize;
         } else {
-            self.gathered.extend_from_slice(bytes);
+            append(&mut self.gathered, bytes);
         }
     }
 
     fn stream_end(&mut self) -> StreamEnd {
-        if let Some(error) = self.state.error.clone() {
-            return StreamEnd::ErrorInStream(error);
-        }
-        if let Some(end) = self.state.broken.clone() {
-            return end;
-        }
-        match self.framer.finish() {
+        self.failed_end(match self.framer.finish() {
             _ if self.state.terminal => StreamEnd::Complete,
             Tail::Unterminated => StreamEnd::UnterminatedTail,
             Tail::Clean if self.state.may_end => StreamEnd::Complete,
             Tail::Clean => StreamEnd::Truncated,
+        })
+    }
+
+    /// What the last line says, which servers leave without its end, and how the body ended by it.
+    fn lines_end(&mut self, out: &mut Vec<Event>) -> StreamEnd {
+        let BodyDecoder { dialect, state, framing, .. } = self;
+        if let Framing::Lines(framer) = framing
+            && let Some((rest, end_offset)) = framer.rest()
+        {
+            // Half an object is the mark of a stream that was cut, not of one that is malformed.
+            if serde_json::from_slice::<serde::de::IgnoredAny>(rest).is_err_and(|error| error.is_eof()) {
+                let whole = state.terminal && state.error.is_none() && state.broken.is_none();
+                return if whole {
+                    StreamEnd::Complete
+                } else {
+                    self.failed_end(StreamEnd::UnterminatedTail)
+                };
+            }
+            line(dialect, state, Frame::Event { name: b"", data: rest, end_offset }, out);
+        }
+        let whole = self.state.terminal || self.state.may_end;
+        let end = if whole { StreamEnd::Complete } else { StreamEnd::Truncated };
+        self.failed_end(end)
+    }
+
+    /// The failure that was noted, else `end`.
+    fn failed_end(&self, end: StreamEnd) -> StreamEnd {
+        match (&self.state.error, &self.state.broken) {
+            (Some(error), _) => StreamEnd::ErrorInStream(error.clone()),
+            (None, Some(broken)) => broken.clone(),
+            (None, None) => end,
         }
     }
 
     fn plain_end(&mut self, out: &mut Vec<Event>) -> StreamEnd {
         let body = std::mem::take(&mut self.gathered);
+        let before = out.len();
         match self.dialect.answer(&body, self.fed, &mut self.state, out) {
-            Ok(()) => {}
+            Ok(Answer::Failed) => self.state.failed(&body, self.fed, out),
+            Ok(Answer::Lacks(what)) => {
+                self.state.malformed(format!("the answer has no {what}"), body.len(), self.fed, out);
+            }
+            Ok(Answer::Whole { has_usage }) => {
+                if has_usage {
+                    out.push(event(EventKind::Usage, body.len(), self.fed));
+                }
+                if out.len() == before {
+                    out.push(event(EventKind::Structure, body.len(), self.fed));
+                }
+            }
             Err(error) if error.is_eof() => return StreamEnd::Truncated,
             Err(error) => self.state.malformed(format!("invalid JSON: {error}"), body.len(), self.fed, out),
         }
@@ -213,8 +249,11 @@ impl<D: Dialect> Decoder for BodyDecoder<D> {
             bytes = rest;
         }
         match self.framing {
-            Framing::Undecided | Framing::Foreign(_) | Framing::Oversize => {}
+            Framing::Undecided | Framing::Foreign(_) | Framing::Oversize | Framing::Whole => {}
+            Framing::Bytes if self.fed == 0 && !bytes.is_empty() => out.push(event(EventKind::Text, 1, 1)),
+            Framing::Bytes => {}
             Framing::Stream => self.stream(bytes, out),
+            Framing::Lines(_) => self.lines(bytes, out),
             Framing::Plain => self.gather(bytes, out),
             Framing::ErrorStatus => {
                 let room = ERROR_BODY_MAX_BYTES - self.gathered.len();
@@ -228,6 +267,16 @@ impl<D: Dialect> Decoder for BodyDecoder<D> {
         self.finished = true;
         match &self.framing {
             Framing::Undecided | Framing::Stream => self.stream_end(),
+            Framing::Lines(_) => self.lines_end(out),
+            Framing::Bytes | Framing::Whole => {
+                let bytes = matches!(self.framing, Framing::Bytes);
+                let rest = self.fed.saturating_sub(u64::from(bytes));
+                let size = usize::try_from(rest).unwrap_or(usize::MAX);
+                if rest > 0 {
+                    out.push(event(EventKind::Text, size, self.fed));
+                }
+                if bytes { StreamEnd::Complete } else { StreamEnd::NonStream }
+            }
             Framing::Plain => self.plain_end(out),
             Framing::ErrorStatus => self.error_status_end(out),
             Framing::Foreign(content_type) => {
@@ -239,6 +288,11 @@ impl<D: Dialect> Decoder for BodyDecoder<D> {
             }
             Framing::Oversize => self.stream_end(),
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        let lines = if let Framing::Lines(framer) = &self.framing { framer.held_bytes() } else { 0 };
+        self.framer.held_bytes() + lines + self.gathered.capacity()
     }
 
     fn usage(&self) -> &Usage {
@@ -259,6 +313,22 @@ impl<D: Dialect> Decoder for BodyDecoder<D> {
 
     fn warnings(&self) -> &Warnings {
         &self.state.warnings
+    }
+}
+
+/// What one frame of a stream says.
+fn line<D: Dialect>(dialect: &mut D, state: &mut State, frame: Frame<'_>, out: &mut Vec<Event>) {
+    match frame {
+        Frame::Comment { text, end_offset } => out.push(event(EventKind::Heartbeat, text.len(), end_offset)),
+        Frame::Oversize { end_offset } => state.too_large(end_offset, out),
+        Frame::Event { name, data, end_offset } => match data.trim_ascii() {
+            [] => out.push(event(EventKind::Heartbeat, 0, end_offset)),
+            data if state.terminal => {
+                state.warnings.after_terminal = state.warnings.after_terminal.saturating_add(1);
+                out.push(event(EventKind::Meta, data.len(), end_offset));
+            }
+            data => dialect.message(name, data, end_offset, state, out),
+        },
     }
 }
 

@@ -19,6 +19,9 @@ pub trait Decoder {
     /// stream ended. Call it once; bytes fed after it are ignored.
     fn finish(&mut self, out: &mut Vec<Event>) -> StreamEnd;
 
+    /// Bytes that its buffers hold or have room for: bounded, whatever is fed.
+    fn held_bytes(&self) -> usize;
+
     /// The token counts reported so far.
     fn usage(&self) -> &Usage;
 
@@ -103,6 +106,9 @@ pub struct ResponseMeta {
     pub service_tier: Option<String>,
     /// Why the first choice stopped, as reported (`stop`, `length`, ...).
     pub finish_reason: Option<String>,
+    /// Whole milliseconds that the server says it spent on the whole answer: from llama.cpp's `timings` and Ollama's
+    /// `total_duration`.
+    pub server_ms: Option<i64>,
 }
 
 /// Where the token count of an event comes from.

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
-use crate::body::{BodyDecoder, Dialect, State, event};
-use crate::openai::headers;
-use crate::provider::in_path;
-use crate::write::{Parameter, json, sampling, string};
-use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
+use crate::provider::{Place, in_path};
+use crate::write::{self, Parameter, json, sampling, string};
+use crate::{Decoder, Event, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
 #[cfg(test)]
@@ -46,24 +45,24 @@ impl Provider for Gemini {
         "/v1beta/models/MODEL:streamGenerateContent"
     }
 
-    fn path(&self, model: &str, stream: bool) -> Cow<'static, str> {
-        let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("/v1beta/models/{}:{method}", in_path(model)).into()
+    fn knobs(&self) -> Knobs {
+        Knobs { api_version: true, ..Knobs::default() }
+    }
+
+    fn path<'a>(&self, place: &Place<'a>) -> Cow<'a, str> {
+        let method = if place.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        let version = place.api_version.unwrap_or("v1beta");
+        format!("/{version}/models/{}:{method}", in_path(place.model)).into()
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-        out.clear();
-        out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
+        write::clear(request, out);
         out.extend_from_slice(b"{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":");
         string(out, request.prompt);
         out.extend_from_slice(b"}]}],\"generationConfig\":{\"maxOutputTokens\":");
         json(out, &request.max_tokens);
         sampling(request, NAMES, out);
         out.extend_from_slice(b"}}");
-    }
-
-    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)] {
-        headers(stream)
     }
 
     fn key_header(&self, key: &str) -> (&'static str, String) {
@@ -122,24 +121,17 @@ impl Dialect for Dialogue {
         end_offset: u64,
         state: &mut State,
         out: &mut Vec<Event>,
-    ) -> serde_json::Result<()> {
+    ) -> serde_json::Result<Answer> {
         self.message.clear();
         lenient::read_message(body, &mut self.message, Message::clear)?;
         if self.message.error {
-            state.failed(body, end_offset, out);
-        } else if !self.message.has_candidates && !self.message.finished {
-            state.malformed("the answer has no candidates".to_owned(), body.len(), end_offset, out);
-        } else {
-            let before = out.len();
-            self.outputs(end_offset, state, out);
-            if self.message.usage.is_some() {
-                out.push(event(EventKind::Usage, body.len(), end_offset));
-            }
-            if out.len() == before {
-                out.push(event(EventKind::Structure, body.len(), end_offset));
-            }
+            return Ok(Answer::Failed);
         }
-        Ok(())
+        if !self.message.has_candidates && !self.message.finished {
+            return Ok(Answer::Lacks("candidates"));
+        }
+        self.outputs(end_offset, state, out);
+        Ok(Answer::Whole { has_usage: self.message.usage.is_some() })
     }
 
     fn meta(&self) -> &ResponseMeta {
@@ -155,16 +147,13 @@ impl Dialogue {
         }
         for Candidate { index, reasoning, text, tool_args, opaque } in &self.message.candidates {
             let choice = u8::try_from(*index).unwrap_or(u8::MAX);
-            for (kind, bytes) in [
+            let kinds = [
                 (EventKind::Reasoning, *reasoning),
                 (EventKind::Text, *text),
                 (EventKind::ToolArgs, *tool_args),
                 (EventKind::Opaque, *opaque),
-            ] {
-                if bytes > 0 {
-                    out.push(Event { choice, ..event(kind, bytes as usize, end_offset) });
-                }
-            }
+            ];
+            outputs(&kinds, choice, end_offset, out);
         }
     }
 }

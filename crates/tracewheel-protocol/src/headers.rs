@@ -17,22 +17,24 @@ pub struct ReportedHeaders {
     pub request_id: Option<String>,
     /// `server`: what answered, or the gateway before it.
     pub server: Option<String>,
-    /// Whole milliseconds that the server says it spent: `openai-processing-ms`, else
-    /// `x-envoy-upstream-service-time`. On a stream it covers at most the time to the headers.
+    /// Whole milliseconds that the server says it spent: `openai-processing-ms`, else TGI's `x-total-time` or LiteLLM's
+    /// `x-litellm-response-duration-ms`, else `x-envoy-upstream-service-time`. On a stream it covers at most the time to
+    /// the headers.
     pub server_ms: Option<i64>,
     /// The wait that the server asks for, in nanoseconds: `retry-after-ms`, else `retry-after` in seconds. The form
     /// with a date is not read, since it needs a clock. May be 0 or negative, as sent.
     pub retry_after_ns: Option<i64>,
     /// What the server says about a retry: `x-should-retry`.
     pub should_retry: Option<bool>,
-    /// Requests allowed in a window: `x-ratelimit-limit-requests`, or `anthropic-ratelimit-requests-limit`, and so for
-    /// what follows. Anthropic's reset is a time of day, which says nothing without a clock, and is not read.
+    /// Requests allowed in a window: `x-ratelimit-limit-requests`, else `anthropic-ratelimit-requests-limit`.
     pub requests_limit: Option<i64>,
     /// Requests left in the window: `x-ratelimit-remaining-requests`.
     pub requests_remaining: Option<i64>,
     /// Nanoseconds until the request window is full again: `x-ratelimit-reset-requests`.
     pub requests_reset_ns: Option<i64>,
-    /// Tokens allowed in a window: `x-ratelimit-limit-tokens`.
+    /// Tokens allowed in a window: `x-ratelimit-limit-tokens`, else `anthropic-ratelimit-tokens-limit`, else
+    /// `anthropic-ratelimit-input-tokens-limit`; those left likewise. Anthropic's resets are points of wall time and are
+    /// not read, since that needs a clock.
     pub tokens_limit: Option<i64>,
     /// Tokens left in the window: `x-ratelimit-remaining-tokens`.
     pub tokens_remaining: Option<i64>,
@@ -64,7 +66,11 @@ impl ReportedHeaders {
                 "apim-request-id" => (&mut third_choice, Field::RequestId),
                 "server" => (&mut reported, Field::Server),
                 "openai-processing-ms" => (&mut reported, Field::ServerMs),
-                "x-envoy-upstream-service-time" => (&mut second_choice, Field::ServerMs),
+                "x-total-time" | "x-litellm-response-duration-ms" => (&mut second_choice, Field::ServerMs),
+                "x-envoy-upstream-service-time" => (&mut third_choice, Field::ServerMs),
+                "anthropic-ratelimit-input-tokens-limit" => (&mut third_choice, Field::TokensLimit),
+                "anthropic-ratelimit-input-tokens-remaining" => (&mut third_choice, Field::TokensRemaining),
+                "x-rate-limit-reset-tokens" => (&mut second_choice, Field::TokensReset),
                 "retry-after-ms" => (&mut reported, Field::RetryAfter { unit_ns: 1e6 }),
                 "retry-after" => (&mut second_choice, Field::RetryAfter { unit_ns: 1e9 }),
                 "x-should-retry" => (&mut reported, Field::ShouldRetry),
@@ -122,6 +128,7 @@ impl ReportedHeaders {
             requests_remaining: self.requests_remaining.or(lesser.requests_remaining),
             tokens_limit: self.tokens_limit.or(lesser.tokens_limit),
             tokens_remaining: self.tokens_remaining.or(lesser.tokens_remaining),
+            tokens_reset_ns: self.tokens_reset_ns.or(lesser.tokens_reset_ns),
             ..self
         }
     }
@@ -253,6 +260,28 @@ mod tests {
         let both =
             read(&[("anthropic-ratelimit-requests-limit", "50"), ("x-ratelimit-limit-requests", "60")]);
         assert_eq!(both.requests_limit, Some(60));
+    }
+
+    #[test]
+    fn limits_and_times_of_other_servers_are_read_where_the_usual_ones_are_missing() {
+        let reported = read(&[
+            ("request-id", "req_1"),
+            ("anthropic-ratelimit-requests-limit", "50"),
+            ("anthropic-ratelimit-requests-remaining", "49"),
+            ("anthropic-ratelimit-requests-reset", "2026-11-30T04:00:00Z"),
+            ("anthropic-ratelimit-input-tokens-limit", "40000"),
+            ("anthropic-ratelimit-tokens-limit", "48000"),
+            ("anthropic-ratelimit-tokens-remaining", "47000"),
+            ("x-envoy-upstream-service-time", "451"),
+        ]);
+        assert_eq!(reported.request_id.as_deref(), Some("req_1"));
+        assert_eq!((reported.requests_limit, reported.requests_remaining), (Some(50), Some(49)));
+        assert_eq!((reported.tokens_limit, reported.tokens_remaining), (Some(48_000), Some(47_000)));
+        assert_eq!((reported.requests_reset_ns, reported.server_ms), (None, Some(451)));
+        let both = read(&[("x-envoy-upstream-service-time", "451"), ("x-total-time", "440")]);
+        assert_eq!(both.server_ms, Some(440));
+        let azure = read(&[("x-rate-limit-reset-tokens", "7")]);
+        assert_eq!(azure.tokens_reset_ns, Some(7_000_000_000));
     }
 
     #[test]

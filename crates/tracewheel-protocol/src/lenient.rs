@@ -316,6 +316,33 @@ pub(crate) fn count<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
+/// A number of units of a duration, kept in whole milliseconds; `per_ms` units are one.
+pub(crate) fn millis<'de, A: MapAccess<'de>>(
+    values: &mut A,
+    per_ms: f64,
+    into: &mut Option<i64>,
+) -> Result<(), A::Error> {
+    let mut number = Number::default();
+    take(values, &mut number)?;
+    let ms = number.0.map(|units| (units / per_ms).round());
+    *into = ms.filter(|ms| (0.0..9.0e15).contains(ms)).map(|ms| ms as i64).or(*into);
+    Ok(())
+}
+
+/// Any number.
+#[derive(Default)]
+pub(crate) struct Number(pub(crate) Option<f64>);
+
+impl Sink for Number {
+    fn whole(&mut self, value: u64) {
+        self.0 = Some(value as f64);
+    }
+
+    fn number(&mut self, value: f64) {
+        self.0 = Some(value);
+    }
+}
+
 /// Content that is no readable text: all strings in it count.
 pub(crate) struct Payload<'c>(pub(crate) &'c mut u32);
 

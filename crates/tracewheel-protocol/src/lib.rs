@@ -31,32 +31,58 @@ mod body;
 mod decode;
 mod gemini;
 mod headers;
+mod http;
 #[cfg(test)]
 mod known_answers;
 mod lenient;
+mod lines;
+mod ollama;
+mod ollama_chat;
+mod ollama_generate;
 mod openai;
 mod openai_chat;
 mod openai_completions;
+mod openai_embeddings;
 mod openai_responses;
+mod options;
 mod provider;
 pub mod sse;
+mod tgi_generate;
 mod usage;
 mod write;
 
 pub use anthropic_messages::AnthropicMessages;
-pub use azure_openai::AzureOpenAi;
+pub use azure_openai::{AzureEmbeddings, AzureOpenAi};
 pub use decode::{Decoder, ErrorDetail, Event, ResponseHead, ResponseMeta, StreamEnd, TokenSource, Warnings};
 pub use gemini::Gemini;
 pub use headers::ReportedHeaders;
+pub use http::{Http, Template};
+pub use ollama_chat::OllamaChat;
+pub use ollama_generate::OllamaGenerate;
 pub use openai_chat::OpenAiChat;
 pub use openai_completions::OpenAiCompletions;
+pub use openai_embeddings::OpenAiEmbeddings;
 pub use openai_responses::OpenAiResponses;
-pub use provider::{LimitField, Provider, RenderRequest, TokenDetail};
+pub use options::{AnswerForm, Engine, LimitField, OptionError, ProtocolOptions, Settled, TokenDetail};
+pub use provider::{Knobs, Place, Provider, RenderRequest, carrier};
+pub use tgi_generate::TgiGenerate;
 pub use usage::Usage;
 
 /// Every provider, one line each. The names are what a scenario writes.
-pub static PROVIDERS: &[&dyn Provider] =
-    &[&OpenAiChat, &OpenAiCompletions, &OpenAiResponses, &AzureOpenAi, &AnthropicMessages, &Gemini];
+pub static PROVIDERS: &[&dyn Provider] = &[
+    &OpenAiChat,
+    &OpenAiCompletions,
+    &OpenAiResponses,
+    &OpenAiEmbeddings,
+    &AzureOpenAi,
+    &AzureEmbeddings,
+    &AnthropicMessages,
+    &Gemini,
+    &TgiGenerate,
+    &OllamaChat,
+    &OllamaGenerate,
+    &Http,
+];
 
 /// The provider of that name, if there is one.
 pub fn provider(name: &str) -> Option<&'static dyn Provider> {

@@ -3,7 +3,7 @@
 use tracewheel_timeline::vocab::Operation;
 
 use crate::openai::{self, render::PromptShape};
-use crate::{Decoder, Provider, RenderRequest, ResponseHead};
+use crate::{Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
 /// `POST /v1/completions`.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +22,16 @@ impl Provider for OpenAiCompletions {
         "/v1/completions"
     }
 
+    fn knobs(&self) -> Knobs {
+        Knobs { token_detail: true, force_length: true, prompt_ids: true, ..Knobs::default() }
+    }
+
+    fn embeddings(&self) -> Option<&'static dyn Provider> {
+        Some(&OpenAiEmbeddings)
+    }
+
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
         openai::render::render(PromptShape::Completion, request, out);
-    }
-
-    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)] {
-        openai::headers(stream)
-    }
-
-    fn key_header(&self, key: &str) -> (&'static str, String) {
-        openai::key_header(key)
     }
 
     fn decoder(&self, head: &ResponseHead<'_>) -> Box<dyn Decoder + Send> {

@@ -2,10 +2,9 @@
 
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
-use crate::body::{BodyDecoder, Dialect, State, event};
-use crate::openai::{headers, key_header};
-use crate::write::{Parameter, json, number, sampling, string};
-use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
+use crate::write::{self, Parameter, json, number, sampling, text};
+use crate::{Decoder, Event, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
 #[cfg(test)]
@@ -40,18 +39,17 @@ impl Provider for OpenAiResponses {
         "/v1/responses"
     }
 
+    fn embeddings(&self) -> Option<&'static dyn Provider> {
+        Some(&OpenAiEmbeddings)
+    }
+
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-        out.clear();
-        out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
-        out.extend_from_slice(b"{\"model\":");
-        string(out, request.model);
-        out.extend_from_slice(b",\"input\":");
-        string(out, request.prompt);
+        write::begin(request, out);
+        text(out, "input", request.prompt);
         number(out, "max_output_tokens", request.max_tokens.max(LEAST_CAP));
         sampling(request, NAMES, out);
         if let Some(salt) = request.cache_salt {
-            out.extend_from_slice(b",\"cache_salt\":");
-            string(out, salt);
+            text(out, "cache_salt", salt);
         }
         out.extend_from_slice(b",\"store\":false");
         number(out, "stream", request.stream);
@@ -61,14 +59,6 @@ impl Provider for OpenAiResponses {
             out.push(b'}');
         }
         out.push(b'}');
-    }
-
-    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)] {
-        headers(stream)
-    }
-
-    fn key_header(&self, key: &str) -> (&'static str, String) {
-        key_header(key)
     }
 
     fn decoder(&self, head: &ResponseHead<'_>) -> Box<dyn Decoder + Send> {
@@ -140,35 +130,27 @@ impl Dialect for Responses {
         end_offset: u64,
         state: &mut State,
         out: &mut Vec<Event>,
-    ) -> serde_json::Result<()> {
+    ) -> serde_json::Result<Answer> {
         self.message.clear();
         lenient::read_message(body, &mut self.message, Message::clear)?;
         let message = &self.message;
         if message.error || message.status == Status::Failed {
-            state.failed(body, end_offset, out);
-        } else if !message.has_output {
-            state.malformed("the answer has no output".to_owned(), body.len(), end_offset, out);
-        } else {
-            let before = out.len();
-            for (kind, bytes) in [
-                (EventKind::Reasoning, message.output.reasoning),
-                (EventKind::Text, message.output.text),
-                (EventKind::ToolArgs, message.output.tool_args),
-                (EventKind::Refusal, message.output.refusal),
-            ] {
-                if bytes > 0 {
-                    out.push(event(kind, bytes as usize, end_offset));
-                }
-            }
-            if let Some(usage) = message.usage {
-                state.usage.update(&usage.normalised());
-                out.push(event(EventKind::Usage, body.len(), end_offset));
-            }
-            if out.len() == before {
-                out.push(event(EventKind::Structure, body.len(), end_offset));
-            }
+            return Ok(Answer::Failed);
         }
-        Ok(())
+        if !message.has_output {
+            return Ok(Answer::Lacks("output"));
+        }
+        let kinds = [
+            (EventKind::Reasoning, message.output.reasoning),
+            (EventKind::Text, message.output.text),
+            (EventKind::ToolArgs, message.output.tool_args),
+            (EventKind::Refusal, message.output.refusal),
+        ];
+        outputs(&kinds, 0, end_offset, out);
+        if let Some(usage) = message.usage {
+            state.usage.update(&usage.normalised());
+        }
+        Ok(Answer::Whole { has_usage: message.usage.is_some() })
     }
 
     fn meta(&self) -> &ResponseMeta {

@@ -1,13 +1,16 @@
 //! The trait of a provider, and what a request to one is made of.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use tracewheel_timeline::vocab::Operation;
 
+use crate::http::Template;
+use crate::options::{AnswerForm, Engine, LimitField, TokenDetail};
 use crate::{Decoder, ResponseHead};
 
 /// One wire protocol: how a request of it is written and how an answer of it is read.
-pub trait Provider: Send + Sync {
+pub trait Provider: fmt::Debug + Send + Sync {
     /// The name in scenarios, manifests and the provider table, for example `openai-chat`.
     fn name(&self) -> &'static str;
 
@@ -17,10 +20,30 @@ pub trait Provider: Send + Sync {
     /// The path as documents name it, with its leading slash.
     fn endpoint(&self) -> &'static str;
 
+    /// Which options of [`ProtocolOptions`](crate::ProtocolOptions) mean something to it.
+    fn knobs(&self) -> Knobs {
+        Knobs::default()
+    }
+
+    /// The protocol that carries the embeddings of a mixed timeline, with the same key and to the same target.
+    fn embeddings(&self) -> Option<&'static dyn Provider> {
+        None
+    }
+
+    /// Whether its answers can be asked for as a stream.
+    fn streams(&self) -> bool {
+        true
+    }
+
+    /// Whether an output event of its streams is about a token, so that events stand in for a count that is missing.
+    fn events_are_tokens(&self) -> bool {
+        true
+    }
+
     /// The path that is appended to a target's base address, with its query: where it depends on nothing, the
     /// [`endpoint`](Self::endpoint) itself. Always the path of a URL, whatever the model's name holds.
-    fn path(&self, _model: &str, _stream: bool) -> Cow<'static, str> {
-        self.endpoint().into()
+    fn path<'a>(&self, _place: &Place<'a>) -> Cow<'a, str> {
+        Cow::Borrowed(self.endpoint())
     }
 
     /// Writes the request body into `out`, which is cleared first and keeps its capacity.
@@ -31,13 +54,72 @@ pub trait Provider: Send + Sync {
 
     /// The fixed request headers, in lower case, for a streamed or a plain answer. Encodings are refused
     /// (`accept-encoding: identity`), because a compressing layer turns a stream into bursts.
-    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)];
+    fn headers(&self, stream: bool) -> &'static [(&'static str, &'static str)] {
+        if stream { STREAM_HEADERS } else { PLAIN_HEADERS }
+    }
 
-    /// The header that carries `key`: its name in lower case and its whole value. The value is a secret.
-    fn key_header(&self, key: &str) -> (&'static str, String);
+    /// The header that carries `key`: its name in lower case and its whole value. The value is a secret. Usually a
+    /// bearer token.
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        ("authorization", format!("Bearer {key}"))
+    }
 
     /// A decoder for one answer that began with `head`.
     fn decoder(&self, head: &ResponseHead<'_>) -> Box<dyn Decoder + Send>;
+
+    /// As [`decoder`](Self::decoder), where the form of answers was chosen; for protocols that have one form it says
+    /// nothing.
+    fn decoder_of(&self, head: &ResponseHead<'_>, _form: AnswerForm) -> Box<dyn Decoder + Send> {
+        self.decoder(head)
+    }
+}
+
+const STREAM_HEADERS: &[(&str, &str)] =
+    &[("content-type", "application/json"), ("accept", "text/event-stream"), ("accept-encoding", "identity")];
+
+const PLAIN_HEADERS: &[(&str, &str)] =
+    &[("content-type", "application/json"), ("accept", "application/json"), ("accept-encoding", "identity")];
+
+/// The protocol that carries a request of `operation` where a run speaks `main`: any text can be asked for as a chat or a
+/// completion, embeddings go to the protocol's own route for them, and only `http` carries other requests.
+pub fn carrier(main: &'static dyn Provider, operation: Operation) -> Option<&'static dyn Provider> {
+    match (main.operation(), operation) {
+        (Operation::Http, _) => Some(main),
+        (of_main, _) if of_main == operation => Some(main),
+        (_, Operation::Http) | (Operation::Embeddings, _) => None,
+        (_, Operation::Embeddings) => main.embeddings(),
+        _ => Some(main),
+    }
+}
+
+/// Which options mean something to a protocol; see [`ProtocolOptions`](crate::ProtocolOptions).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Knobs {
+    /// The cap on output tokens has two names.
+    pub limit_field: bool,
+    /// Chunks can say how many tokens they hold, where the engine does so.
+    pub token_detail: bool,
+    /// Fields that force an answer's length can be sent, for engines that obey them.
+    pub force_length: bool,
+    /// Its path has a version in it.
+    pub api_version: bool,
+    /// A prompt can be a list of token ids.
+    pub prompt_ids: bool,
+    /// Method, path and body come from the timeline or the options, and the form of answers may be chosen.
+    pub free_form: bool,
+}
+
+/// What a path may depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place<'a> {
+    /// The model that is asked for.
+    pub model: &'a str,
+    /// A streamed answer is asked for.
+    pub stream: bool,
+    /// The path that the timeline recorded, else the one that the options name.
+    pub recorded: Option<&'a str>,
+    /// The version of the API that the options name.
+    pub api_version: Option<&'a str>,
 }
 
 /// What one request says. Everything is borrowed; building it costs nothing.
@@ -53,9 +135,15 @@ pub struct RenderRequest<'a> {
     pub limit_field: LimitField,
     /// Ask for a streamed answer.
     pub stream: bool,
-    /// Make the output exactly `max_tokens` long: sends `ignore_eos` and `min_tokens`, which vLLM and SGLang know
-    /// and the hosted APIs refuse.
+    /// Make the output exactly `max_tokens` long: sends `ignore_eos` and, unless the engine is known to have none,
+    /// `min_tokens`. Hosted APIs refuse both.
     pub force_length: bool,
+    /// The engine that answers, where it is known.
+    pub engine: Option<Engine>,
+    /// The prompt as token ids, for protocols that take them; it wins over [`prompt`](Self::prompt).
+    pub prompt_ids: Option<&'a [u32]>,
+    /// The body of a free-form request; without one it is empty.
+    pub template: Option<&'a Template>,
     /// How the server shall say how many tokens a chunk holds.
     pub token_detail: TokenDetail,
     /// Sampling temperature, sent always: servers put their model's own default in the place of a missing one. A
@@ -82,6 +170,9 @@ impl Default for RenderRequest<'_> {
             limit_field: LimitField::MaxTokens,
             stream: true,
             force_length: false,
+            engine: None,
+            prompt_ids: None,
+            template: None,
             token_detail: TokenDetail::None,
             temperature: 0.0,
             params: None,
@@ -89,31 +180,6 @@ impl Default for RenderRequest<'_> {
             include_obfuscation: None,
         }
     }
-}
-
-/// The name under which the cap on output tokens is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LimitField {
-    /// `max_tokens`: what every server knows.
-    #[default]
-    MaxTokens,
-    /// `max_completion_tokens`: what OpenAI's reasoning models ask for. The completions protocol has no such field
-    /// and sends `max_tokens`.
-    MaxCompletionTokens,
-}
-
-/// How the server is asked to say how many tokens each chunk holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenDetail {
-    /// Not at all: only the usage at the end.
-    #[default]
-    None,
-    /// `stream_options.continuous_usage_stats` (vLLM, SGLang): a running total on every chunk.
-    ContinuousUsage,
-    /// `return_token_ids` (vLLM, SGLang): the ids themselves, the exact count.
-    TokenIds,
 }
 
 /// Longest model in a path; no server knows a longer one.

@@ -137,12 +137,13 @@ impl Framer {
         self.offset += read.len() as u64;
         if self.offset - self.event_start > self.limit {
             self.stopped = true;
+            (self.line, self.data, self.name) = (Vec::new(), Vec::new(), Vec::new());
             sink(Frame::Oversize { end_offset: self.event_start + self.limit + 1 });
             return;
         }
-        self.line.extend_from_slice(&read[at..]);
+        append(&mut self.line, &read[at..]);
         if let Some(range) = slice {
-            self.data.extend_from_slice(&read[range]);
+            append(&mut self.data, &read[range]);
         }
     }
 
@@ -151,6 +152,11 @@ impl Framer {
         let line = if self.first_line { without_mark(&self.line) } else { &self.line };
         let open_line = !line.is_empty() && line[0] != b':';
         if !self.stopped && (self.has_data || open_line) { Tail::Unterminated } else { Tail::Clean }
+    }
+
+    /// Bytes that the buffers have room for: twice [`MAX_EVENT_BYTES`] at most, for the line under way and the data before.
+    pub fn held_bytes(&self) -> usize {
+        self.line.capacity() + self.data.capacity() + self.name.capacity()
     }
 
     /// A whole line that lies within the read.
@@ -181,7 +187,7 @@ impl Framer {
                 if self.has_data {
                     self.unslice(read, slice);
                     self.data.push(b'\n');
-                    self.data.extend_from_slice(value);
+                    append(&mut self.data, value);
                 } else {
                     *slice = Some(line.end - value.len()..line.end);
                 }
@@ -201,7 +207,7 @@ impl Framer {
         sink: &mut impl FnMut(Frame<'_>),
     ) {
         let mut buffer = std::mem::take(&mut self.line);
-        buffer.extend_from_slice(&read[rest]);
+        append(&mut buffer, &read[rest]);
         let line = if std::mem::take(&mut self.first_line) { without_mark(&buffer) } else { &buffer[..] };
         if !line.is_empty() {
             match Field::of(line) {
@@ -210,7 +216,7 @@ impl Framer {
                     if self.has_data {
                         self.data.push(b'\n');
                     }
-                    self.data.extend_from_slice(value);
+                    append(&mut self.data, value);
                     self.has_data = true;
                 }
                 other => self.other_field(other, end_offset, sink),
@@ -242,7 +248,7 @@ impl Framer {
     /// Moves data that is still a slice of the read into the buffer.
     fn unslice(&mut self, read: &[u8], slice: &mut Option<Range<usize>>) {
         if let Some(range) = slice.take() {
-            self.data.extend_from_slice(&read[range]);
+            append(&mut self.data, &read[range]);
         }
     }
 
@@ -278,6 +284,16 @@ impl<'a> Field<'a> {
             _ => Field::Other,
         }
     }
+}
+
+/// Appends to a buffer that never has room for more than the largest event.
+pub(crate) fn append(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    let wanted = buffer.len() + bytes.len();
+    if wanted > buffer.capacity() {
+        let doubled = buffer.capacity().saturating_mul(2).min(MAX_EVENT_BYTES as usize);
+        buffer.reserve_exact(doubled.max(wanted).max(64) - buffer.len());
+    }
+    buffer.extend_from_slice(bytes);
 }
 
 fn without_mark(line: &[u8]) -> &[u8] {

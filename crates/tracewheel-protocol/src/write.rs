@@ -7,6 +7,32 @@ use serde_json::value::RawValue;
 
 use crate::RenderRequest;
 
+/// Empties `out` and makes room for a body around the prompt.
+pub(crate) fn clear(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
+}
+
+/// Begins a body that names its model first.
+pub(crate) fn begin(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    clear(request, out);
+    out.extend_from_slice(b"{\"model\":");
+    string(out, request.model);
+}
+
+/// Appends the prompt as the one message of a user.
+pub(crate) fn user_message(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"messages\":[{\"role\":\"user\",\"content\":");
+    string(out, request.prompt);
+    out.extend_from_slice(b"}]");
+}
+
+/// Appends `,"name":"value"`, the value escaped.
+pub(crate) fn text(out: &mut Vec<u8>, name: &str, value: &str) {
+    write!(out, ",\"{name}\":").expect("writing into memory does not fail");
+    string(out, value);
+}
+
 /// Appends `,"name":value`.
 pub(crate) fn number(out: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
     write!(out, ",\"{name}\":{value}").expect("writing into memory does not fail");
@@ -57,6 +83,11 @@ pub(crate) fn sampling(request: &RenderRequest<'_>, names: &[(Parameter, &str)],
             None => {}
         }
     }
+}
+
+/// A recorded sampling parameter as a number.
+pub(crate) fn recorded_number(request: &RenderRequest<'_>, parameter: Parameter) -> Option<f64> {
+    request.params.map(Params::parse).unwrap_or_default().get(parameter)?.get().parse().ok()
 }
 
 /// The recorded sampling parameters that are sent on, as the very text of their numbers.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tracewheel_protocol::{LimitField, TokenDetail};
+use tracewheel_protocol::ProtocolOptions;
 use tracewheel_record::manifest::FidelityBounds;
 use tracewheel_transport::HttpChoice;
 use tracewheel_workload::CacheMode;
@@ -38,12 +38,8 @@ pub struct ReplayConfig {
     pub cache: CacheMode,
     /// Nonce that re-keys the prompts. Without it one is drawn and recorded.
     pub nonce: Option<u64>,
-    /// Ask the target to emit exactly the recorded number of tokens (`ignore_eos`, `min_tokens`).
-    pub force_length: bool,
-    /// Under which name the cap on output tokens is sent.
-    pub limit_field: LimitField,
-    /// How the server is asked to say how many tokens each chunk holds.
-    pub token_detail: TokenDetail,
+    /// What the protocol is told besides: the engine, lengths, fields, versions, free-form requests.
+    pub protocol: ProtocolOptions,
     /// Sampling temperature where the recorded parameters name none.
     pub temperature: f64,
     /// When and how often an attempt is repeated.
@@ -124,9 +120,7 @@ impl Default for ReplayConfig {
             run_name: "run".to_owned(),
             cache: CacheMode::Natural,
             nonce: None,
-            force_length: true,
-            limit_field: LimitField::default(),
-            token_detail: TokenDetail::default(),
+            protocol: ProtocolOptions::default(),
             temperature: 0.0,
             retry: RetryPolicy::none(),
             request_timeout_ns: 600 * SECOND_NS,

@@ -35,5 +35,7 @@ pub use retry::{
 };
 pub use run::run;
 pub use stop::{StopLevel, StopSignal};
-pub use tracewheel_protocol::{LimitField, PROVIDERS, TokenDetail};
+pub use tracewheel_protocol::{
+    AnswerForm, Engine, LimitField, PROVIDERS, ProtocolOptions, TokenDetail, provider,
+};
 pub use tracewheel_workload::CacheMode;

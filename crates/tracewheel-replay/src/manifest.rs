@@ -1,10 +1,10 @@
 //! The manifest: filled in as far as known before the first send, completed at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use serde_json::json;
-use tracewheel_protocol::Provider;
+use tracewheel_protocol::{Provider, carrier};
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy,
@@ -53,7 +53,7 @@ impl Known<'_> {
                 // Known once a connection stands.
                 http: None,
                 provider: Some(self.provider.name().to_owned()),
-                operations: vec![self.provider.operation().as_str().to_owned()],
+                operations: self.operations(),
             },
             tls: self.tls.map(|(roots, client)| TlsSection {
                 name: Some(client.name()),
@@ -80,6 +80,14 @@ impl Known<'_> {
             other: self.left_out(),
             ..Manifest::default()
         }
+    }
+
+    /// What the protocols that carry the plan's operations ask for.
+    fn operations(&self) -> Vec<String> {
+        let carriers =
+            self.survey().operations.iter().filter_map(|found| carrier(self.provider, found.operation));
+        let names: BTreeSet<&str> = carriers.map(|carrier| carrier.operation().as_str()).collect();
+        names.into_iter().map(str::to_owned).collect()
     }
 
     fn survey(&self) -> &PlanSurvey {

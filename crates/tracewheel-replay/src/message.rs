@@ -1,7 +1,8 @@
 //! What travels between the threads of a run.
 
 use bytes::Bytes;
-use http::Uri;
+use http::{Method, Uri};
+use tracewheel_protocol::Provider;
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use tracewheel_transport::ExchangeOutcome;
@@ -13,6 +14,10 @@ pub(crate) struct ReadyRequest {
     pub(crate) record: Box<RequestRecord>,
     /// Sent as `x-request-id` on every attempt; also enters the jitter.
     pub(crate) request_id: u64,
+    /// The protocol that it is rendered by and its answer read by.
+    pub(crate) provider: &'static dyn Provider,
+    /// How it goes.
+    pub(crate) method: Method,
     /// Where it goes: the path with its query.
     pub(crate) uri: Uri,
     /// The exact bytes to send.
@@ -49,6 +54,8 @@ pub(crate) struct EndedAttempt {
     pub(crate) attempt: u16,
     /// Phase of the run.
     pub(crate) phase: Phase,
+    /// The protocol that its answer is read by.
+    pub(crate) provider: &'static dyn Provider,
     /// When it was due.
     pub(crate) due_ns: i64,
     /// When the wheel fired.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
-use http::Uri;
+use http::{Method, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_protocol::{Provider, RenderRequest};
+use tracewheel_protocol::{Place, Provider, RenderRequest, Settled, carrier};
 use tracewheel_record::{RequestRecord, Strata};
-use tracewheel_timeline::vocab::{BodyState, Phase, Reason, RequestStatus, Source};
+use tracewheel_timeline::vocab::{BodyState, Operation, Phase, Reason, RequestStatus, Source};
+use tracewheel_tokens::{WORDS, words};
 use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 
@@ -123,7 +124,9 @@ impl Budget {
 /// Makes the exact bytes of requests.
 pub(crate) struct Renderer {
     provider: &'static dyn Provider,
+    settled: Settled,
     prompts: PromptRenderer,
+    ids: TokenIds,
     config: ReplayConfig,
     nonce: u64,
     text: String,
@@ -131,23 +134,28 @@ pub(crate) struct Renderer {
     paths: Paths,
 }
 
-/// Where requests go, by model and by manner of the answer. Plans name few models.
+/// Where requests go. Plans name few models.
 struct Paths {
     endpoint: Endpoint,
-    known: HashMap<(String, bool), Uri>,
+    known: HashMap<PathKey, Uri>,
 }
+
+/// What a path may depend on: the protocol, the model, the manner of the answer, the recorded path.
+type PathKey = (&'static str, String, bool, Option<Arc<str>>);
 
 /// Paths that are kept; a plan that names more models gets theirs made anew.
 const MOST_PATHS: usize = 1024;
 
 impl Paths {
-    fn of(&mut self, provider: &dyn Provider, model: &str, stream: bool) -> Uri {
-        let key = (model.to_owned(), stream);
+    fn of(&mut self, provider: &dyn Provider, place: &Place<'_>) -> Uri {
+        let recorded = place.recorded.map(Arc::from);
+        let key = (provider.name(), place.model.to_owned(), place.stream, recorded);
         if let Some(uri) = self.known.get(&key) {
             return uri.clone();
         }
-        let path = provider.path(model, stream);
-        let uri = self.endpoint.uri(&path).expect("a model is escaped in a path, and the rest was checked");
+        let path = provider.path(place);
+        let uri =
+            self.endpoint.uri(&path).expect("what stands in a path is escaped, and the rest was checked");
         if self.known.len() < MOST_PATHS {
             self.known.insert(key, uri.clone());
         }
@@ -160,11 +168,14 @@ impl Renderer {
         provider: &'static dyn Provider,
         endpoint: &Endpoint,
         config: &ReplayConfig,
+        settled: &Settled,
         nonce: u64,
     ) -> Self {
         Renderer {
             provider,
+            settled: settled.clone(),
             prompts: PromptRenderer::new(),
+            ids: TokenIds::default(),
             config: config.clone(),
             nonce,
             text: String::new(),
@@ -173,16 +184,44 @@ impl Renderer {
         }
     }
 
-    /// The path and the exact bytes of a request.
-    fn request(&mut self, planned: &PlannedRequest, phase: Phase) -> (Uri, Bytes) {
-        let model = self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default();
-        let uri = self.paths.of(self.provider, model, planned.stream);
-        (uri, self.body(planned, phase))
+    /// How and where a request goes, and its exact bytes.
+    fn request(&mut self, planned: &PlannedRequest, phase: Phase) -> Rendered {
+        let provider =
+            carrier(self.provider, planned.operation).expect("operations that none carries were refused");
+        let options = &self.config.protocol;
+        let method = match provider.knobs().free_form {
+            true => planned.method.as_deref().or(options.method.as_deref()),
+            false => None,
+        };
+        let method = method
+            .map_or(Method::POST, |name| Method::from_bytes(name.as_bytes()).expect("methods were checked"));
+        let place = Place {
+            model: self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default(),
+            stream: planned.stream && provider.streams(),
+            recorded: planned
+                .path
+                .as_deref()
+                .or(options.path.as_deref())
+                .filter(|_| provider.knobs().free_form),
+            api_version: options.api_version.as_deref(),
+        };
+        let uri = self.paths.of(provider, &place);
+        let body = self.body(provider, &method, planned, phase);
+        Rendered { provider, method, uri, body }
     }
 
-    fn body(&mut self, planned: &PlannedRequest, phase: Phase) -> Bytes {
+    fn body(
+        &mut self,
+        provider: &dyn Provider,
+        method: &Method,
+        planned: &PlannedRequest,
+        phase: Phase,
+    ) -> Bytes {
         if let (BodyState::Full, Some(body)) = (planned.body_state, &planned.body) {
             return body.clone();
+        }
+        if [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(method) {
+            return Bytes::new();
         }
         let nonce = match phase {
             // What is sent ahead is what the run will send, under the run's own nonce.
@@ -194,17 +233,52 @@ impl Renderer {
         let request = RenderRequest {
             model,
             prompt: &self.text,
+            prompt_ids: self.config.protocol.prompt_ids.then(|| self.ids.of(&self.text)),
+            template: self.settled.template.as_ref(),
             max_tokens: planned.output_tokens,
-            limit_field: self.config.limit_field,
-            stream: planned.stream,
-            force_length: self.config.force_length,
-            token_detail: self.config.token_detail,
+            limit_field: self.settled.limit_field,
+            stream: planned.stream && provider.streams(),
+            force_length: self.settled.force_length,
+            engine: self.settled.engine,
+            token_detail: self.settled.token_detail,
+            include_obfuscation: self.settled.include_obfuscation,
             temperature: self.config.temperature,
             params: planned.params.as_deref(),
             ..RenderRequest::default()
         };
-        self.provider.render(&request, &mut self.body);
+        provider.render(&request, &mut self.body);
         Bytes::copy_from_slice(&self.body)
+    }
+}
+
+/// A request, ready but for its row.
+struct Rendered {
+    provider: &'static dyn Provider,
+    method: Method,
+    uri: Uri,
+    body: Bytes,
+}
+
+/// Token ids for made-up prompts: one a word, the same for the same word.
+#[derive(Default)]
+struct TokenIds {
+    by_word: HashMap<&'static str, u32>,
+    ids: Vec<u32>,
+}
+
+/// The id of the first word. Lower ones are bytes and control tokens in the usual vocabularies; the words' own end far
+/// below the smallest of these vocabularies' sizes.
+const FIRST_WORD_ID: u32 = 1_000;
+
+impl TokenIds {
+    fn of(&mut self, text: &str) -> &[u32] {
+        if self.by_word.is_empty() {
+            self.by_word = WORDS.iter().copied().zip(FIRST_WORD_ID..).collect();
+        }
+        self.ids.clear();
+        let id = |word: &str| self.by_word.get(word).copied().unwrap_or(FIRST_WORD_ID);
+        self.ids.extend(words(text).map(id));
+        &self.ids
     }
 }
 
@@ -250,15 +324,15 @@ impl Prefetch {
                 self.unsent(record);
                 continue;
             }
-            let (uri, body) = self.renderer.request(&planned, planned.phase);
-            if !self.budget.take(body.len(), &self.shared) {
+            let rendered = self.renderer.request(&planned, planned.phase);
+            if !self.budget.take(rendered.body.len(), &self.shared) {
                 unsent += 1;
                 self.unsent(record);
                 continue;
             }
             self.note_late(&record);
             let worker = planned.session_hash.filter(|_| by_session).map_or(number, |hash| hash as usize);
-            self.hand_over(worker, ready(planned, record, uri, body));
+            self.hand_over(worker, ready(planned, record, rendered));
             number += 1;
         }
         let prediction = requests.prediction();
@@ -283,10 +357,14 @@ impl Prefetch {
             if self.shared.halt() > Halt::Running {
                 break;
             }
+            if matches!(planned.operation, Operation::Embeddings | Operation::Http) {
+                // They leave nothing in a prefix cache, and an unknown request may do anything.
+                continue;
+            }
             let record = Box::new(record_of(&planned, Phase::Prime));
-            let (uri, body) = self.renderer.request(&planned, Phase::Prime);
-            if self.budget.take(body.len(), &self.shared) {
-                self.hand_over(primed as usize, ready(planned, record, uri, body));
+            let rendered = self.renderer.request(&planned, Phase::Prime);
+            if self.budget.take(rendered.body.len(), &self.shared) {
+                self.hand_over(primed as usize, ready(planned, record, rendered));
                 primed += 1;
             }
         }
@@ -320,8 +398,11 @@ impl Prefetch {
     }
 }
 
-fn ready(planned: PlannedRequest, record: Box<RequestRecord>, uri: Uri, body: Bytes) -> ReadyRequest {
+fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered) -> ReadyRequest {
+    let Rendered { provider, method, uri, body } = rendered;
     ReadyRequest {
+        provider,
+        method,
         request_id: planned.request_id,
         cancel_after_ns: planned.cancel_after_ns,
         think_ns: planned.think_ns,
@@ -367,6 +448,14 @@ fn record_of(planned: &PlannedRequest, phase: Phase) -> RequestRecord {
 mod tests {
     use super::*;
     use tracewheel_clock::RunClock;
+
+    #[test]
+    fn a_prompt_has_one_token_id_a_word_and_equal_words_have_equal_ids() {
+        let mut ids = TokenIds::default();
+        let text = format!(" {} {} {}", WORDS[3], WORDS[2047], WORDS[3]);
+        assert_eq!(ids.of(&text), [1_003, 3_047, 1_003]);
+        assert_eq!(ids.of(""), [0; 0]);
+    }
 
     #[test]
     fn the_look_ahead_is_bounded_in_count_and_bytes_and_takes_one_giant() {

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_protocol::Provider;
+use tracewheel_protocol::AnswerForm;
 use tracewheel_record::{HealthRecord, Manifest, RecordError, RequestRecord, RunSummary, RunWriter};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus, Source};
 
@@ -38,7 +38,8 @@ const PUBLISH_NS: i64 = 200_000_000;
 /// What the recorder is given.
 pub(crate) struct Recorder {
     pub(crate) writer: RunWriter,
-    pub(crate) provider: &'static dyn Provider,
+    /// The form of answers to free-form requests.
+    pub(crate) answer: AnswerForm,
     pub(crate) shared: Arc<Shared>,
     pub(crate) messages: Receiver<RecorderMessage>,
     pub(crate) live: Arc<Mutex<Live>>,
@@ -74,11 +75,11 @@ impl Recorded {
 impl Recorder {
     /// Records until all senders are gone. After a failure it goes on emptying the queue, so that nobody waits for it.
     pub(crate) fn run(self) -> Result<Recorded, RecordError> {
-        let Recorder { writer, provider, shared, messages, live, give_up_after, secret, target } = self;
+        let Recorder { writer, answer, shared, messages, live, give_up_after, secret, target } = self;
         let mut desk = Desk {
             health: HealthSampler::new(&shared, target),
             writer,
-            provider,
+            answer,
             shared,
             totals: Totals::default(),
             give_up_after,
@@ -98,7 +99,7 @@ impl Recorder {
 
 struct Desk {
     writer: RunWriter,
-    provider: &'static dyn Provider,
+    answer: AnswerForm,
     shared: Arc<Shared>,
     totals: Totals,
     health: HealthSampler,
@@ -183,7 +184,7 @@ impl Desk {
     fn attempt(&mut self, mut ended: EndedAttempt) -> Result<(), RecordError> {
         self.shared.gauges.recorder_bytes.fetch_sub(ended.held_bytes() as i64, Ordering::Relaxed);
         self.health.attempt(&ended);
-        let (record, decoded) = decode::attempt(self.provider, self.secret.as_ref(), &ended);
+        let (record, decoded) = decode::attempt(self.answer, self.secret.as_ref(), &ended);
         if let Some(reason) = record.reason {
             tracing::debug!(
                 row = record.row,

@@ -189,7 +189,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
     ) -> Result<ScopedJoinHandle<'scope, Result<Recorded, RecordError>>, ReplayError> {
         let recorder = Recorder {
             writer,
-            provider: self.checked.provider,
+            answer: self.config.protocol.answer,
             shared: Arc::clone(self.shared),
             messages,
             live,

@@ -27,7 +27,7 @@ impl fmt::Display for PlanDigest {
     }
 }
 
-const DOMAIN: &[u8] = b"tracewheel plan requests v2\n";
+const DOMAIN: &[u8] = b"tracewheel plan requests v3\n";
 
 /// Digests requests as they pass.
 pub(crate) struct Digester {
@@ -67,6 +67,8 @@ impl Canonical {
             phase,
             trace_unix_ns,
             operation,
+            method,
+            path,
             model,
             route,
             endpoint,
@@ -95,7 +97,7 @@ impl Canonical {
         self.text(phase.as_str().as_bytes());
         self.option(trace_unix_ns.map(i64::to_le_bytes));
         self.text(operation.as_str().as_bytes());
-        for text in [model, route, endpoint, provider] {
+        for text in [method, path, model, route, endpoint, provider] {
             self.optional_text(text.as_deref().map(str::as_bytes));
         }
         self.bytes(input_tokens.to_le_bytes());

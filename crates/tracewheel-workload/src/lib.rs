@@ -43,5 +43,5 @@ pub use prompt::{BlockSpec, PromptRenderer, PromptSpec, TailSpec};
 pub use request::{PlannedRequest, request_id};
 pub use share::{ParseShareError, Share};
 pub use speed::{ParseSpeedError, Speed};
-pub use survey::{OperationCount, PlanSurvey, Sizes};
+pub use survey::{OperationCount, Places, PlanSurvey, Sizes};
 pub use thin::Thinned;

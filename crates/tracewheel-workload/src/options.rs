@@ -33,6 +33,9 @@ pub struct PlanOptions {
     pub warmup: Option<Warmup>,
     /// Operations that are not planned.
     pub leave_out: Vec<Operation>,
+    /// The rows' own methods, paths and bodies are what is sent: the survey then says which rows lack them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub free_form: bool,
 }
 
 /// The beginning of a plan that enters no statistics.

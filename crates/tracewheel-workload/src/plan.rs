@@ -4,6 +4,7 @@ mod count;
 
 use std::sync::Arc;
 
+use tracewheel_timeline::vocab::Operation;
 use tracewheel_timeline::{RequestRow, Rows, Timeline};
 
 use crate::attempts::LoggedAttempts;
@@ -38,6 +39,8 @@ const COLUMNS: &[&str] = &[
     "think_ns",
     "retry_of_row",
     "operation",
+    "method",
+    "path",
     "endpoint",
     "model",
     "provider",
@@ -196,6 +199,8 @@ impl PlannedRequests {
             phase: planned.phase,
             trace_unix_ns: row.arrival_unix_ns,
             operation: row.operation,
+            method: row.method,
+            path: row.path,
             model: self.model.clone().or(row.model),
             route: row.route,
             endpoint: row.endpoint,
@@ -203,7 +208,10 @@ impl PlannedRequests {
             input_tokens: planned.input_tokens,
             output_tokens: planned.output_tokens,
             tokens_filled: planned.filled,
-            stream: row.stream.unwrap_or(self.stream_if_unknown),
+            // What bears no text is a stream only where the log says so.
+            stream: row.stream.unwrap_or_else(|| {
+                self.stream_if_unknown && !matches!(row.operation, Operation::Embeddings | Operation::Http)
+            }),
             cancel_after_ns: row.cancel_after_ns,
             session_hash: row.session_hash,
             turn: row.turn,

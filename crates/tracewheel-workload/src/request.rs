@@ -26,6 +26,10 @@ pub struct PlannedRequest {
     pub trace_unix_ns: Option<i64>,
     /// What it asks for.
     pub operation: Operation,
+    /// HTTP method, as logged.
+    pub method: Option<Arc<str>>,
+    /// Path of the URL, as logged.
+    pub path: Option<Arc<str>>,
     /// The model to ask for: the plan's own if it has one, else the recorded one.
     pub model: Option<Arc<str>>,
     /// The route or rule that a gateway chose.

@@ -33,6 +33,49 @@ pub struct PlanSurvey {
     pub trace_unix_ns: Option<(i64, i64)>,
     /// Operations that occur, in the order of their first request.
     pub operations: Vec<OperationCount>,
+    /// What requests say about where they go; gathered only for plans of free-form requests.
+    pub places: Places,
+}
+
+/// Methods, paths and bodies of free-form requests.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Recorded methods, at most 64 of them.
+    pub methods: BTreeSet<String>,
+    /// Row of the first request without a path, and how many there are.
+    pub without_path: Option<(u64, u64)>,
+    /// The same for requests without a whole body whose method usually has one.
+    pub without_body: Option<(u64, u64)>,
+    /// The same for requests that have neither a method nor a whole body.
+    pub without_method_and_body: Option<(u64, u64)>,
+}
+
+/// Different methods kept by name.
+const MAX_METHODS: usize = 64;
+
+impl Places {
+    fn take(&mut self, position: u64, row: &RequestRow) {
+        let count = |into: &mut Option<(u64, u64)>| {
+            let (first, count) = into.unwrap_or((position, 0));
+            *into = Some((first, count + 1));
+        };
+        if row.path.is_none() {
+            count(&mut self.without_path);
+        }
+        let without_body = row.body_state != BodyState::Full;
+        match row.method.as_deref() {
+            None if without_body => count(&mut self.without_method_and_body),
+            Some("GET" | "HEAD" | "DELETE" | "OPTIONS") | None => {}
+            Some(_) if without_body => count(&mut self.without_body),
+            Some(_) => {}
+        }
+        if let Some(method) = row.method.as_deref()
+            && self.methods.len() < MAX_METHODS
+            && !self.methods.contains(method)
+        {
+            self.methods.insert(method.to_owned());
+        }
+    }
 }
 
 /// How often an operation occurs in a plan.
@@ -70,17 +113,27 @@ pub(crate) struct Surveyor {
     /// The model seen last: rows mostly repeat it.
     model: Option<Arc<str>>,
     names_model: bool,
+    free_form: bool,
 }
 
 impl Surveyor {
     /// `names_model`: the plan asks for a model of its own, whatever the rows say.
-    pub(crate) fn new(names_model: bool) -> Surveyor {
-        Surveyor { survey: PlanSurvey::default(), sizes: blake3::Hasher::new(), model: None, names_model }
+    pub(crate) fn new(names_model: bool, free_form: bool) -> Surveyor {
+        Surveyor {
+            survey: PlanSurvey::default(),
+            sizes: blake3::Hasher::new(),
+            model: None,
+            names_model,
+            free_form,
+        }
     }
 
     pub(crate) fn take(&mut self, position: u64, row: &RequestRow, planned: &Planned) {
         self.model(position, row);
         self.operation(position, row.operation);
+        if self.free_form {
+            self.survey.places.take(position, row);
+        }
         let survey = &mut self.survey;
         let mut sizes = [0; 8];
         sizes[..4].copy_from_slice(&planned.input_tokens.to_le_bytes());

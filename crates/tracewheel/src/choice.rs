@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
-use tracewheel_replay::{PROVIDERS, RetryPolicy};
+use tracewheel_replay::{Engine, PROVIDERS, RetryPolicy};
 use tracewheel_timeline::TtftKind;
 
 /// Similarity (Jaro–Winkler) from which a word counts as a slip of the pen.
@@ -44,6 +44,9 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             form: None,
         },
         ("replay", "retry") => Choice { words: RetryPolicy::PRESETS.to_vec(), form: None },
+        ("replay", "engine") => {
+            Choice { words: Engine::ALL.iter().map(|(word, _, sends)| (*word, *sends)).collect(), form: None }
+        }
         ("replay", "cache") => Choice {
             words: vec![
                 ("natural", "the trace's own sharing"),
@@ -68,7 +71,7 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
             form: Some(("fill:IN,OUT", "give them these counts")),
         },
         ("replay", "lengths") => of(&[
-            ("exact", "`ignore_eos` and `min_tokens` force the recorded count; vLLM and SGLang obey"),
+            ("exact", "the recorded count is forced, where engine and protocol can"),
             ("cap", "only the limit is sent; hosted APIs refuse more"),
         ]),
         ("replay", "http") => of(&[

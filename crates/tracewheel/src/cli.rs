@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tracewheel_record::manifest::FidelityBounds;
 
-use crate::scenario::{Budget, Retry};
+use crate::scenario::{Budget, Protocol, Retry};
 use crate::time::parse_ns;
 
 pub(crate) use help::command;
@@ -249,6 +249,12 @@ pub(crate) struct ReplayArgs {
     /// Model to ask for.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
+    /// Who answers, where that decides what can be asked for: sends what this engine knows, and no more.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// The section `[protocol]` of the scenario.
+    #[arg(skip)]
+    pub(crate) protocol_section: Protocol,
     /// Environment variable that holds the API key.
     #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
     pub(crate) api_key_env: Option<String>,

@@ -1,6 +1,7 @@
 //! The scenario file: what `replay` would be told by flags, kept beside the code that it tests.
 
 mod clients;
+mod protocol;
 mod retry;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use tracewheel_record::manifest::FidelityBounds;
 use tracewheel_record::redact;
-use tracewheel_replay::ReplayConfig;
+use tracewheel_replay::{ReplayConfig, provider};
 
 use crate::choice::choice;
 use crate::cli::ReplayArgs;
@@ -18,6 +19,7 @@ use crate::files;
 use crate::time::parse_ns;
 
 pub(crate) use clients::{Budget, Sessions};
+pub(crate) use protocol::Protocol;
 pub(crate) use retry::Retry;
 
 /// The file that is taken when `--scenario` is not given.
@@ -40,6 +42,8 @@ struct Scenario {
     seed: Option<u64>,
     #[serde(default)]
     target: Target,
+    #[serde(default)]
+    protocol: Protocol,
     #[serde(default)]
     window: Window,
     #[serde(default)]
@@ -236,6 +240,7 @@ fn checked(file: &Scenario) -> Result<(), String> {
     let named = file.retry.policy().or(replay.retry.as_deref()).unwrap_or("none");
     file.retry.resolve(named).map_err(|why| format!("[retry] {why}"))?;
     file.sessions.resolve().map_err(|why| format!("[sessions] {why}"))?;
+    file.protocol.check()?;
     file.fidelity.bounds().check().map_err(|why| format!("[fidelity] {why}"))
 }
 
@@ -257,6 +262,8 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         target: args.target.or(file.target.url),
         protocol: args.protocol.or(file.target.protocol),
         model: args.model.or(file.target.model),
+        engine: args.engine.or(file.protocol.engine.clone()),
+        protocol_section: file.protocol,
         api_key_env: args.api_key_env.or(file.target.api_key_env.filter(|_| !key_by_flag)),
         api_key_file: args.api_key_file.or(file.target.api_key_file.filter(|_| !key_by_flag).map(beside)),
         ca_file: args.ca_file.or(file.target.ca_file.map(beside)),
@@ -327,6 +334,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             tls_name: args.tls_name.clone(),
             http: text(&args.http, "auto"),
         },
+        protocol: args.protocol_section.with_engine(args.engine.as_ref()),
         window: Window {
             from: args.from,
             to: args.to,
@@ -345,7 +353,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             timeout: Some(config.request_timeout_ns),
             drain: Some(config.stop_drain_ns),
             unknown_tokens: text(&args.unknown_tokens, "refuse"),
-            lengths: text(&args.lengths, "exact"),
+            lengths: Some(if forces_length(config) { "exact" } else { "cap" }.to_owned()),
             connections: args.connections,
             connection_use: text(&args.connection_use, "reuse"),
             spare_connections: args.spare_connections,
@@ -365,6 +373,12 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
         fidelity: Fidelity::of(&config.fidelity),
     };
     toml::to_string(&scenario).ok()
+}
+
+/// Whether answers are forced to their recorded length, by what was said or by what engine and protocol can do.
+fn forces_length(config: &ReplayConfig) -> bool {
+    let settled = provider(&config.provider).map(|provider| config.protocol.settle(provider));
+    settled.and_then(Result::ok).is_some_and(|settled| settled.force_length)
 }
 
 /// The timeline that a resolved scenario names.

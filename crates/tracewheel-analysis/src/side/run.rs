@@ -173,10 +173,14 @@ impl RequestTable {
     }
 }
 
-/// Whether the answer was asked for as a stream of output; unknown counts as one where output is text.
+/// Whether the answer was asked for as a stream of output; unknown counts as one where output is text. Embeddings never
+/// are one.
 fn is_streamed(record: &RequestRecord) -> bool {
-    let text = !matches!(record.strata.operation, Some(Operation::Embeddings | Operation::Http));
-    record.strata.stream.unwrap_or(text) && text
+    match record.strata.operation {
+        Some(Operation::Embeddings) => false,
+        Some(Operation::Http) => record.strata.stream == Some(true),
+        _ => record.strata.stream.unwrap_or(true),
+    }
 }
 
 /// Whether an attempt failed for want of what the generator's own machine or its limits did not give.

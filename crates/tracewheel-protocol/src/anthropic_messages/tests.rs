@@ -90,7 +90,7 @@ fn either_of_name_and_type_is_enough() {
 }
 
 #[test]
-fn f17_unknown_events_are_counted_and_nothing_else() {
+fn unknown_events_are_counted_and_nothing_else() {
     let decoded = decode(&[START, r#"{"type":"message_mood","mood":"good"}"#, STOP]);
     assert_eq!((decoded.events[1].kind, decoded.warnings.unknown_names), (Meta, 1));
     assert_eq!(decoded.end, StreamEnd::Complete);
@@ -106,7 +106,7 @@ fn an_error_after_tokens_is_an_error_in_the_stream() {
 }
 
 #[test]
-fn f12_a_stream_without_its_stop_is_truncated_even_after_its_last_counts() {
+fn a_stream_without_its_stop_is_truncated_even_after_its_last_counts() {
     let last = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}"#;
     let decoded = decode(&[START, last]);
     assert_eq!((decoded.end, decoded.usage.output_tokens), (StreamEnd::Truncated, Some(9)));

@@ -94,6 +94,12 @@ fn a_request_has_exactly_these_bytes_and_its_model_in_the_path() {
         String::from_utf8(out).unwrap(),
         r#"{"contents":[{"role":"user","parts":[{"text":"say \"hi\""}]}],"generationConfig":{"maxOutputTokens":70,"temperature":0.0,"topK":40,"seed":5}}"#
     );
-    assert_eq!(Gemini.path("g-3", true), "/v1beta/models/g-3:streamGenerateContent?alt=sse");
-    assert_eq!(Gemini.path("g-3", false), "/v1beta/models/g-3:generateContent");
+    assert_eq!(
+        Gemini.path(&Place { model: "g-3", stream: true, ..Place::default() }),
+        "/v1beta/models/g-3:streamGenerateContent?alt=sse"
+    );
+    assert_eq!(
+        Gemini.path(&Place { model: "g-3", ..Place::default() }),
+        "/v1beta/models/g-3:generateContent"
+    );
 }

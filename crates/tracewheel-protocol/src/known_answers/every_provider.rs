@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 
 use super::{Decoded, STREAM, decode_reads};
-use crate::{PROVIDERS, RenderRequest, ResponseHead};
+use tracewheel_timeline::vocab::Operation;
+
+use crate::sse::MAX_EVENT_BYTES;
+use crate::{PROVIDERS, Place, RenderRequest, ResponseHead, StreamEnd, Template, provider};
 
 /// JSON made of the words that some protocol knows, in places where they may or may not belong.
 fn json() -> impl Strategy<Value = String> {
@@ -85,8 +88,9 @@ proptest! {
         body in bodies(),
         piece in 1_usize..40,
         status in prop::sample::select(&[200_u16, 200, 200, 529][..]),
+        content_type in prop::sample::select(&[None, Some("application/x-ndjson"), Some("audio/wav")][..]),
     ) {
-        let head = ResponseHead { status, content_type: None };
+        let head = ResponseHead { status, content_type };
         for provider in PROVIDERS {
             let whole: Decoded = decode_reads(provider.name(), &head, [&body[..]]);
             prop_assert_eq!(&decode_reads(provider.name(), &head, body.chunks(piece)), &whole);
@@ -101,7 +105,8 @@ proptest! {
 
     #[test]
     fn bytes_of_chance_are_never_a_success(body in prop::collection::vec(any::<u8>(), 0..400)) {
-        for provider in PROVIDERS {
+        // Of a body that may be anything, nothing can be wrong.
+        for provider in PROVIDERS.iter().filter(|provider| provider.operation() != Operation::Http) {
             prop_assert!(!decode_reads(provider.name(), &STREAM, [&body[..]]).end.is_success());
         }
     }
@@ -112,19 +117,26 @@ proptest! {
         stream in any::<bool>(),
         max_tokens in 1_u32..100_000,
     ) {
+        let template = Template::parse(
+            "{\"model\":\"{{model}}\",\"q\":\"{{prompt}}\",\"n\":{{max_tokens}},\"stream\":{{stream}}}",
+        );
+        let template = template.unwrap();
         for provider in PROVIDERS {
-            let request = RenderRequest { model: "m\"1", prompt: &prompt, max_tokens, stream, ..RenderRequest::default() };
+            let template = Some(&template);
+            let request = RenderRequest { template, model: "m\"1", prompt: &prompt, max_tokens, stream, ..RenderRequest::default() };
             let mut out = Vec::new();
             provider.render(&request, &mut out);
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
-            let path = provider.path("m1", stream);
+            let place = |stream| Place { model: "m1", stream, ..Place::default() };
+            let path = provider.path(&place(stream));
             prop_assert!(path.starts_with('/'));
             // The model and the manner stand in the body or in the path.
-            prop_assert!(value["model"] == "m\"1" || path.contains("m1"));
-            prop_assert!(value["stream"] == stream || provider.path("m1", !stream) != path);
+            prop_assert!(value["model"] == "m\"1" || path.contains("m1") || provider.name() == "tgi-generate");
+            let other = provider.path(&place(!stream));
+            prop_assert!(value["stream"] == stream || other != path || !provider.streams());
             let text = value.to_string();
             prop_assert!(text.contains(&serde_json::to_string(&prompt).unwrap()));
-            prop_assert!(text.contains(&max_tokens.to_string()));
+            prop_assert!(text.contains(&max_tokens.to_string()) || provider.operation() == Operation::Embeddings);
         }
     }
 }
@@ -135,4 +147,33 @@ fn names_in_the_table_are_told_apart() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), PROVIDERS.len());
+}
+
+#[test]
+fn a_body_without_end_is_given_up_and_its_buffers_never_exceed_their_bound() {
+    const READ: usize = 1 << 20;
+    let bound = 2 * MAX_EVENT_BYTES as usize;
+    let line = vec![b'x'; READ];
+    let data = b"data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n".repeat(READ / 63);
+    for (name, first, rest) in [
+        ("openai-chat", "data: ", &line),
+        ("openai-chat", "", &data),
+        ("openai-chat", "{\"a\":\"", &line),
+        ("ollama-chat", "{\"a\":\"", &line),
+    ] {
+        let mut decoder = provider(name).unwrap().decoder(&ResponseHead { status: 200, content_type: None });
+        let mut events = Vec::new();
+        decoder.feed(first.as_bytes(), &mut events);
+        for _ in 0..34 {
+            decoder.feed(rest, &mut events);
+            assert!(decoder.held_bytes() <= bound, "{name}, {first:?}: {}", decoder.held_bytes());
+        }
+        assert!(decoder.held_bytes() < READ, "what is given up is not kept");
+        assert!(matches!(decoder.finish(&mut events), StreamEnd::TooLarge { .. }), "{name}, {first:?}");
+    }
+    let mut decoder = provider("http").unwrap().decoder(&ResponseHead { status: 200, content_type: None });
+    for _ in 0..34 {
+        decoder.feed(&line, &mut Vec::new());
+    }
+    assert_eq!(decoder.held_bytes(), 0, "a body of any form is not kept at all");
 }

@@ -4,7 +4,7 @@ use tracewheel_timeline::vocab::EventKind;
 
 use super::message::{Choice, Message};
 use super::template::Template;
-use crate::body::{Dialect, State, event};
+use crate::body::{Answer, Dialect, State, event, outputs};
 use crate::{Event, ResponseMeta, TokenSource, Usage, lenient};
 
 /// The state of one answer.
@@ -71,24 +71,17 @@ impl Dialect for OpenAi {
         end_offset: u64,
         state: &mut State,
         out: &mut Vec<Event>,
-    ) -> serde_json::Result<()> {
+    ) -> serde_json::Result<Answer> {
         self.read(body)?;
         if self.message.error {
-            state.failed(body, end_offset, out);
-        } else if !self.message.has_choices {
-            state.malformed("the answer has no choices".to_owned(), body.len(), end_offset, out);
-        } else {
-            let usage = self.usage(state);
-            let before = out.len();
-            self.outputs(usage, end_offset, state, out);
-            if usage.is_some() {
-                out.push(event(EventKind::Usage, body.len(), end_offset));
-            }
-            if out.len() == before {
-                out.push(event(EventKind::Structure, body.len(), end_offset));
-            }
+            return Ok(Answer::Failed);
         }
-        Ok(())
+        if !self.message.has_choices {
+            return Ok(Answer::Lacks("choices"));
+        }
+        let usage = self.usage(state);
+        self.outputs(usage, end_offset, state, out);
+        Ok(Answer::Whole { has_usage: usage.is_some() })
     }
 
     fn meta(&self) -> &ResponseMeta {
@@ -117,9 +110,7 @@ impl OpenAi {
         }
         let opaque = self.message.choices.iter().find(|choice| choice.opaque > 0);
         if let Some(choice) = opaque {
-            let bytes = choice.opaque as usize;
-            return out
-                .push(Event { choice: narrow(choice.index), ..event(EventKind::Opaque, bytes, end_offset) });
+            return outputs(&[(EventKind::Opaque, choice.opaque)], narrow(choice.index), end_offset, out);
         }
         let kind = self.kind_without_output(usage.is_some());
         if kind == EventKind::Meta && !self.is_annotation() {
@@ -151,6 +142,9 @@ impl OpenAi {
 
     /// Takes the message's usage over into the state.
     fn usage(&self, state: &mut State) -> Option<Usage> {
+        if let Some(timings) = &self.message.timings {
+            state.usage.update(&timings.usage());
+        }
         let usage = self.message.usage.filter(|usage| !usage.is_unknown())?.normalised();
         state.usage.update(&usage);
         Some(usage)
@@ -160,21 +154,20 @@ impl OpenAi {
     fn outputs(&mut self, usage: Option<Usage>, end_offset: u64, state: &mut State, out: &mut Vec<Event>) {
         // A running total beside several choices cannot be split between them.
         let total = match self.message.choices.len() {
-            1 => usage.and_then(|usage| usage.output_tokens),
+            1 => usage
+                .and_then(|usage| usage.output_tokens)
+                .or_else(|| self.message.timings.and_then(|timings| timings.predicted)),
             _ => None,
         };
         for choice in &self.message.choices {
             let first = out.len();
-            for (kind, bytes) in [
+            let kinds = [
                 (EventKind::Reasoning, choice.reasoning),
                 (EventKind::Text, choice.text),
                 (EventKind::ToolArgs, choice.tool_args),
                 (EventKind::Refusal, choice.refusal),
-            ] {
-                if bytes > 0 {
-                    out.push(Event { kind, choice: narrow(choice.index), tokens: None, bytes, end_offset });
-                }
-            }
+            ];
+            outputs(&kinds, narrow(choice.index), end_offset, out);
             let tokens = count(&mut self.counters, choice, total, out.len() > first, state);
             if let (Some(tokens), [before @ .., last]) = (tokens, &mut out[first..]) {
                 last.tokens = Some(tokens);

@@ -4,8 +4,8 @@
 use serde::de::{MapAccess, SeqAccess};
 
 use crate::lenient::{
-    Count, Elements, First, Is, Length, Payload, Sink, Truthy, count, first, flag, length, measure, skip,
-    take, take_element,
+    Count, Elements, First, Is, Length, Number, Payload, Sink, Truthy, count, first, flag, length, measure,
+    skip, take, take_element,
 };
 use crate::{ResponseMeta, Usage};
 
@@ -21,11 +21,43 @@ pub(super) struct Message {
     pub(super) progress: bool,
     /// Annotations of filters and moderation.
     pub(super) annotation: bool,
+    /// llama.cpp's `timings`: a running total, and at the end the counts.
+    pub(super) timings: Option<Timings>,
     pub(super) meta: ResponseMeta,
+}
+
+/// `timings` of llama.cpp. The prompt figure leaves the cached tokens out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Timings {
+    cached: Option<u32>,
+    evaluated: Option<u32>,
+    pub(super) predicted: Option<u32>,
+    prompt_ms: Option<f64>,
+    predicted_ms: Option<f64>,
+}
+
+impl Timings {
+    /// The counts in the inclusive form.
+    pub(super) fn usage(&self) -> Usage {
+        let input = self.evaluated.map(|evaluated| evaluated.saturating_add(self.cached.unwrap_or(0)));
+        Usage {
+            input_tokens: input,
+            cached_tokens: self.cached,
+            output_tokens: self.predicted,
+            ..Usage::default()
+        }
+    }
+
+    /// Milliseconds of the server's work so far.
+    fn server_ms(&self) -> Option<i64> {
+        let ms = (self.prompt_ms? + self.predicted_ms?).round();
+        (0.0..9.0e15).contains(&ms).then_some(ms as i64)
+    }
 }
 
 impl Message {
     pub(super) fn clear(&mut self) {
+        self.timings = None;
         self.choices.clear();
         self.has_choices = false;
         self.usage = None;
@@ -75,6 +107,13 @@ impl Sink for Message {
             "system_fingerprint" => first(values, &mut self.meta.system_fingerprint),
             "service_tier" => first(values, &mut self.meta.service_tier),
             "prompt_progress" => flag(values, &mut self.progress),
+            "timings" => {
+                let mut timings = Timings::default();
+                take(values, &mut timings)?;
+                self.meta.server_ms = timings.server_ms().or(self.meta.server_ms);
+                self.timings = Some(timings);
+                Ok(())
+            }
             "prompt_filter_results" | "prompt_annotations" | "moderation" => {
                 flag(values, &mut self.annotation)
             }
@@ -85,6 +124,24 @@ impl Sink for Message {
     /// Some gateways wrap an error into an array.
     fn element<'de, A: SeqAccess<'de>>(&mut self, elements: &mut A) -> Result<bool, A::Error> {
         take_element(elements, self)
+    }
+}
+
+impl Sink for Timings {
+    fn entry<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
+        let mut number = Number::default();
+        match key {
+            "cache_n" => count(values, &mut self.cached, true),
+            "prompt_n" => count(values, &mut self.evaluated, true),
+            "predicted_n" => count(values, &mut self.predicted, true),
+            "prompt_ms" | "predicted_ms" => {
+                take(values, &mut number)?;
+                let into = if key == "prompt_ms" { &mut self.prompt_ms } else { &mut self.predicted_ms };
+                *into = number.0;
+                Ok(())
+            }
+            _ => skip(values),
+        }
     }
 }
 

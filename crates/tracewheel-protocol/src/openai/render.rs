@@ -1,7 +1,8 @@
 //! Request bodies, byte for byte.
 
-use crate::write::{OPENAI_NAMES, json, number, sampling, string};
-use crate::{LimitField, RenderRequest, TokenDetail};
+use crate::RenderRequest;
+use crate::options::{Engine, LimitField, TokenDetail};
+use crate::write::{self, OPENAI_NAMES, json, number, sampling, text};
 
 /// Where the prompt goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,26 +15,19 @@ pub(crate) enum PromptShape {
 
 /// Writes the body of `request` into the cleared `out`. Keys stand in a fixed order, without spaces.
 pub(crate) fn render(shape: PromptShape, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-    out.clear();
-    out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
-    out.extend_from_slice(b"{\"model\":");
-    string(out, request.model);
-    match shape {
-        PromptShape::Chat => {
-            out.extend_from_slice(b",\"messages\":[{\"role\":\"user\",\"content\":");
-            string(out, request.prompt);
-            out.extend_from_slice(b"}]");
-        }
-        PromptShape::Completion => {
+    write::begin(request, out);
+    match (shape, request.prompt_ids) {
+        (PromptShape::Chat, _) => write::user_message(request, out),
+        (PromptShape::Completion, None) => text(out, "prompt", request.prompt),
+        (PromptShape::Completion, Some(ids)) => {
             out.extend_from_slice(b",\"prompt\":");
-            string(out, request.prompt);
+            json(out, ids);
         }
     }
     lengths(shape, request, out);
     sampling(request, OPENAI_NAMES, out);
     if let Some(salt) = request.cache_salt {
-        out.extend_from_slice(b",\"cache_salt\":");
-        string(out, salt);
+        text(out, "cache_salt", salt);
     }
     streaming(request, out);
     out.push(b'}');
@@ -46,14 +40,18 @@ fn lengths(shape: PromptShape, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
     };
     number(out, field, request.max_tokens);
     if request.force_length {
-        number(out, "min_tokens", request.max_tokens);
+        if request.engine.is_none_or(Engine::knows_min_tokens) {
+            number(out, "min_tokens", request.max_tokens);
+        }
         out.extend_from_slice(b",\"ignore_eos\":true");
     }
 }
 
 fn streaming(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-    if request.token_detail == TokenDetail::TokenIds {
-        out.extend_from_slice(b",\"return_token_ids\":true");
+    match request.token_detail {
+        TokenDetail::TokenIds => out.extend_from_slice(b",\"return_token_ids\":true"),
+        TokenDetail::Timings => out.extend_from_slice(b",\"timings_per_token\":true"),
+        TokenDetail::ContinuousUsage | TokenDetail::None => {}
     }
     if !request.stream {
         out.extend_from_slice(b",\"stream\":false");
@@ -136,6 +134,24 @@ mod tests {
             body(PromptShape::Completion, &request),
             "{\"model\":\"m\",\"prompt\":\"p\",\"max_tokens\":9,\"temperature\":0.0,\"return_token_ids\":true,\
              \"stream\":false}"
+        );
+    }
+
+    #[test]
+    fn an_engine_gets_the_fields_that_it_knows_and_a_prompt_may_be_ids() {
+        let request = RenderRequest {
+            model: "m",
+            prompt_ids: Some(&[7, 40]),
+            max_tokens: 9,
+            force_length: true,
+            engine: Some(Engine::LlamaCpp),
+            token_detail: TokenDetail::Timings,
+            ..RenderRequest::default()
+        };
+        assert_eq!(
+            body(PromptShape::Completion, &request),
+            "{\"model\":\"m\",\"prompt\":[7,40],\"max_tokens\":9,\"ignore_eos\":true,\"temperature\":0.0,\
+             \"timings_per_token\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
         );
     }
 

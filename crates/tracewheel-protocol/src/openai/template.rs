@@ -52,7 +52,11 @@ impl Template {
     pub(super) fn learn(&mut self, json: &[u8], message: &Message) {
         self.known = false;
         let [choice] = message.choices[..] else { return };
-        let other = message.usage.is_some() || message.error || message.progress || message.annotation;
+        let other = message.usage.is_some()
+            || message.timings.is_some()
+            || message.error
+            || message.progress
+            || message.annotation;
         if other || choice.text == 0 || choice.finished || json.len() > MAX_BYTES || self.misses >= MAX_MISSES
         {
             return;
@@ -92,6 +96,7 @@ fn decides_the_text(json: &[u8], end: usize, choice: Choice) -> bool {
     lenient::read(&longer, &mut message).is_ok()
         && message.choices == [Choice { text: choice.text + 1, ..choice }]
         && message.usage.is_none()
+        && message.timings.is_none()
         && !(message.error || message.progress || message.annotation)
 }
 

@@ -95,13 +95,13 @@ fn failures_are_told_by_the_servers_own_words() {
 }
 
 #[test]
-fn f12_a_stream_without_its_end_is_truncated_whatever_else_says_done() {
+fn a_stream_without_its_end_is_truncated_whatever_else_says_done() {
     let body = format!("{}data: [DONE]\n\n", named_stream(&[CREATED]));
     assert_eq!(known_answers::decode("openai-responses", &STREAM, body).end, StreamEnd::Truncated);
 }
 
 #[test]
-fn f17_unknown_events_are_counted_and_nothing_else() {
+fn unknown_events_are_counted_and_nothing_else() {
     let decoded = decode(&[CREATED, r#"{"type":"response.mood","delta":"x"}"#, COMPLETED]);
     assert_eq!((decoded.events[1].kind, decoded.warnings.unknown_names), (Meta, 1));
     assert_eq!(decoded.end, StreamEnd::Complete);

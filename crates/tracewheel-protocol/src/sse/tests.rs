@@ -45,7 +45,7 @@ fn event(data: &str, end_offset: u64) -> Owned {
 }
 
 #[test]
-fn f1_lines_end_in_lf_cr_or_crlf_even_when_the_pair_is_cut() {
+fn lines_end_in_lf_cr_or_crlf_even_when_the_pair_is_cut() {
     for (end, offset) in [("\n", 9), ("\r", 9), ("\r\n", 10)] {
         let stream = format!("data: a{end}{end}data: b{end}{end}");
         let (frames, tail) = frames(&stream);
@@ -56,31 +56,31 @@ fn f1_lines_end_in_lf_cr_or_crlf_even_when_the_pair_is_cut() {
 }
 
 #[test]
-fn f2_unicode_line_separators_are_not_line_ends() {
+fn unicode_line_separators_are_not_line_ends() {
     let text = "{\"a\":\"x\u{2028}y\u{2029}z\u{85}\"}";
     assert_eq!(frames(format!("data: {text}\n\n")).0, [event(text, text.len() as u64 + 8)]);
 }
 
 #[test]
-fn f3_characters_that_straddle_reads_stay_whole() {
+fn characters_that_straddle_reads_stay_whole() {
     let (frames, _) = frames("data: \u{1F600}\u{e9}\u{4e2d}\n\n");
     assert_eq!(frames, [event("\u{1F600}\u{e9}\u{4e2d}", 17)]);
 }
 
 #[test]
-fn f4_at_most_one_space_is_dropped_after_the_colon() {
+fn at_most_one_space_is_dropped_after_the_colon() {
     assert_eq!(frames("data:  a \n\n").0, [event(" a ", 11)]);
     assert_eq!(frames("data:a\n\n").0, [event("a", 8)]);
     assert_eq!(frames("data:\ta\n\n").0, [event("\ta", 9)]);
 }
 
 #[test]
-fn f5_several_data_lines_are_joined_with_lf() {
+fn several_data_lines_are_joined_with_lf() {
     assert_eq!(frames("data: a\ndata: b\r\ndata:\n\n").0, [event("a\nb\n", 24)]);
 }
 
 #[test]
-fn f6_lines_that_begin_with_a_colon_are_comments() {
+fn lines_that_begin_with_a_colon_are_comments() {
     let stream = ": OPENROUTER PROCESSING\n\n:\n\ndata: a\n: inside\n\n:last\r\n";
     let (frames, tail) = frames(stream);
     assert_eq!(
@@ -97,19 +97,19 @@ fn f6_lines_that_begin_with_a_colon_are_comments() {
 }
 
 #[test]
-fn f7_a_blank_line_without_data_completes_nothing_and_forgets_the_name() {
+fn a_blank_line_without_data_completes_nothing_and_forgets_the_name() {
     let (frames, tail) = frames("id: 7\n\nevent: x\n\n\n\nretry: 5\n\ndata: a\n\n");
     assert_eq!(frames, [event("a", 38)]);
     assert_eq!(tail, Tail::Clean);
 }
 
 #[test]
-fn f8_empty_data_is_an_event_with_empty_data() {
+fn empty_data_is_an_event_with_empty_data() {
     assert_eq!(frames("data:\n\ndata\n\ndata: \n\n").0, [event("", 7), event("", 13), event("", 21)]);
 }
 
 #[test]
-fn f11_what_no_blank_line_completed_is_a_tail() {
+fn what_no_blank_line_completed_is_a_tail() {
     for stream in ["data: a", "data: a\n", "data: a\n: c\n", "da", "data: a\n\ndata: b\r\n", "\u{feff}d"] {
         assert_eq!(frames(stream).1, Tail::Unterminated, "{stream:?}");
     }
@@ -121,13 +121,13 @@ fn f11_what_no_blank_line_completed_is_a_tail() {
 }
 
 #[test]
-fn f14_an_event_over_many_reads_ends_where_its_blank_line_ends() {
+fn an_event_over_many_reads_ends_where_its_blank_line_ends() {
     let reads: [&[u8]; 5] = [b"da", b"ta: {\"a\"", b":1}\n", b"\n", b"data: b\n\n"];
     assert_eq!(frames_of(Framer::new(), &reads).0, [event("{\"a\":1}", 15), event("b", 24)]);
 }
 
 #[test]
-fn f15_an_event_beyond_the_bound_stops_the_framing_at_the_same_byte_for_every_cut() {
+fn an_event_beyond_the_bound_stops_the_framing_at_the_same_byte_for_every_cut() {
     let limited = || Framer::with_limit(20);
     for stream in [
         "data: 0123456789ab\n\ndata: 0123456789abc\n\ndata: x\n\n",
@@ -146,7 +146,7 @@ fn f15_an_event_beyond_the_bound_stops_the_framing_at_the_same_byte_for_every_cu
 }
 
 #[test]
-fn f15_an_event_of_many_megabytes_is_taken_whole() {
+fn an_event_of_many_megabytes_is_taken_whole() {
     let mut stream = b"data: ".to_vec();
     stream.resize(MAX_EVENT_BYTES as usize - 2, b'x');
     stream.extend_from_slice(b"\n\n");
@@ -164,13 +164,13 @@ fn f15_an_event_of_many_megabytes_is_taken_whole() {
 }
 
 #[test]
-fn f17_names_are_kept_and_the_last_one_counts() {
+fn names_are_kept_and_the_last_one_counts() {
     let (frames, _) = frames("event: a\nevent:  b\ndata: 1\n\ndata: 2\n\n");
     assert_eq!(frames, [Owned::Event(" b".into(), "1".into(), 28), event("2", 37)]);
 }
 
 #[test]
-fn f19_a_leading_byte_order_mark_is_skipped_once() {
+fn a_leading_byte_order_mark_is_skipped_once() {
     assert_eq!(frames("\u{feff}data: a\n\n\u{feff}data: b\n\n").0, [event("a", 12)]);
     assert_eq!(frames("\u{feff}\ndata: a\n\n").0, [event("a", 13)]);
     assert_eq!(frames("\u{feff}\u{feff}data: a\n\n").0, []);

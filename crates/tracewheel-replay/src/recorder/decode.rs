@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
-use tracewheel_protocol::{Event, Provider, ReportedHeaders, ResponseHead, StreamEnd, Usage};
+use tracewheel_protocol::{AnswerForm, Event, Provider, ReportedHeaders, ResponseHead, StreamEnd, Usage};
 use tracewheel_record::redact::{REDACTED, redact_url};
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow};
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Protocol, Reason, Source};
@@ -41,6 +41,8 @@ pub(super) struct Decoded {
     /// Where the body came encoded although nobody asked.
     content_encoding: Option<String>,
     output_events: u32,
+    /// An output event is about a token.
+    events_are_tokens: bool,
     /// Sum over the events, where every output event has a count.
     event_tokens: Option<u32>,
 }
@@ -54,14 +56,15 @@ impl Decoded {
         match (self.event_tokens, self.output_events) {
             (_, 0) => (None, None),
             (Some(sum), _) => (Some(sum), Some(Source::Derived)),
-            (None, events) => (Some(events), Some(Source::Estimated)),
+            (None, events) if self.events_are_tokens => (Some(events), Some(Source::Estimated)),
+            (None, _) => (None, None),
         }
     }
 }
 
 /// The attempt's row, and what its request takes from it.
 pub(super) fn attempt(
-    provider: &dyn Provider,
+    answer: AnswerForm,
     secret: Option<&Secret>,
     ended: &EndedAttempt,
 ) -> (AttemptRecord, Decoded) {
@@ -72,7 +75,7 @@ pub(super) fn attempt(
         milestones(&mut record, outcome);
         if let Some(response) = &outcome.response {
             headers(&mut record, &mut decoded, response);
-            said = body(&mut record, &mut decoded, provider, outcome, response);
+            said = body(&mut record, &mut decoded, (ended.provider, answer), outcome, response);
             if record.status == AttemptStatus::Failed {
                 said = what_was_said(outcome, response).or(said);
             }
@@ -163,7 +166,7 @@ fn headers(record: &mut AttemptRecord, decoded: &mut Decoded, response: &Respons
 fn body(
     record: &mut AttemptRecord,
     decoded: &mut Decoded,
-    provider: &dyn Provider,
+    (provider, answer): (&dyn Provider, AnswerForm),
     outcome: &ExchangeOutcome,
     response: &Response,
 ) -> Option<String> {
@@ -176,7 +179,7 @@ fn body(
     }
     let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let head = ResponseHead { status: response.status.as_u16(), content_type };
-    let mut decoder = provider.decoder(&head);
+    let mut decoder = provider.decoder_of(&head, answer);
     let mut events = Vec::with_capacity(outcome.marks.len() * 2);
     for slice in outcome.body.chunks(SLICE_BYTES) {
         decoder.feed(slice, &mut events);
@@ -198,6 +201,7 @@ fn body(
     }
     record.events = events.iter().map(|event| row_of(event, outcome)).collect();
     times(decoded, &record.events, outcome);
+    decoded.events_are_tokens = provider.events_are_tokens();
     let usage = *decoder.usage();
     record.usage_input_tokens = usage.input_tokens;
     record.usage_cached_tokens = usage.cached_tokens;
@@ -206,6 +210,7 @@ fn body(
     record.usage_reasoning_tokens = usage.reasoning_tokens;
     decoded.usage = usage;
     let meta = decoder.meta();
+    record.server_ms = record.server_ms.or(meta.server_ms);
     decoded.model_served = meta.model.as_deref().map(Arc::from);
     decoded.system_fingerprint = meta.system_fingerprint.as_deref().map(Arc::from);
     record.system_fingerprint.clone_from(&decoded.system_fingerprint);

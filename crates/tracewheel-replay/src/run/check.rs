@@ -5,10 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tracewheel_clock::{Clock, RunClock};
-use tracewheel_protocol::{PROVIDERS, Provider, provider};
-use tracewheel_timeline::vocab::Operation;
+use tracewheel_protocol::{
+    OptionError, PROVIDERS, Place, ProtocolOptions, Provider, Settled, Template, carrier, provider,
+};
 use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, H2Options, TlsClient, TlsRoots};
 use tracewheel_workload::Plan;
 
@@ -22,6 +23,8 @@ use crate::{ReplayConfig, ReplayError};
 /// Everything that a run needs and that could have been wrong.
 pub(super) struct Checked {
     pub(super) provider: &'static dyn Provider,
+    /// The protocol's options, whole.
+    pub(super) settled: Settled,
     pub(super) endpoint: Endpoint,
     pub(super) addresses: Vec<SocketAddr>,
     /// How long the target's name took to resolve.
@@ -66,13 +69,23 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         refuse("provider", format!("{:?} is not known: take one of {}", config.provider, names.join(", ")))
     })?;
     numbers(config)?;
+    let settled = config
+        .protocol
+        .settle(provider)
+        .map_err(|OptionError { option, problem }| refuse(option, problem))?;
     let cores = Cores::of(&config.pin).map_err(|problem| refuse("pin", problem))?;
     let endpoint = Endpoint::parse(&config.target).map_err(|source| ReplayError::Target { source })?;
     endpoint
-        .uri(&provider.path("m", true))
+        .uri(&provider.path(&Place { model: "m", stream: true, ..Place::default() }))
         .map_err(|error| refuse("target", format!("{:?} has no usable path: {error}", config.target)))?;
     operations(plan, provider)?;
+    if provider.knobs().free_form {
+        places(plan, &config.protocol)?;
+    }
+    let names_model =
+        !provider.knobs().free_form || settled.template.as_ref().is_some_and(Template::names_model);
     if config.model.is_none()
+        && names_model
         && let Some((row, count)) = plan.survey().without_model
     {
         let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
@@ -100,6 +113,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         nonce: config.nonce.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
         target: Arc::new(target),
         provider,
+        settled,
         endpoint,
         addresses,
         resolve_ns,
@@ -141,13 +155,39 @@ fn tls(endpoint: &Endpoint, config: &ReplayConfig) -> Result<Option<(TlsClient, 
     Ok(Some((client.with_alpn(config.http.choice().alpn()), source)))
 }
 
-/// Refuses what the provider cannot carry: any text can be asked for as a chat or a completion, but an embedding or a
-/// plain HTTP request is no generation.
-fn operations(plan: &Plan, provider: &dyn Provider) -> Result<(), ReplayError> {
-    let generates = |operation| !matches!(operation, Operation::Embeddings | Operation::Http);
-    let carried = provider.operation();
-    let carries = |operation| operation == carried || (generates(operation) && generates(carried));
-    let foreign = plan.survey().operations.iter().find(|found| !carries(found.operation));
+/// Refuses free-form requests that nobody says enough about.
+fn places(plan: &Plan, options: &ProtocolOptions) -> Result<(), ReplayError> {
+    let places = &plan.survey().places;
+    let told = |(row, count): (u64, u64)| format!("{count} requests (first: row {row})");
+    if let Some(found) = places.without_path.filter(|_| options.path.is_none()) {
+        let problem = format!(
+            "{} have no recorded path: name one for them (`path = \"/v1/...\"` under [protocol])",
+            told(found)
+        );
+        return Err(refuse("path", problem));
+    }
+    if let Some(method) = places.methods.iter().find(|method| Method::from_bytes(method.as_bytes()).is_err())
+    {
+        return Err(refuse(
+            "method",
+            format!("{method:?} is recorded and is no HTTP method: correct the timeline"),
+        ));
+    }
+    let usually_without = matches!(options.method.as_deref(), Some("GET" | "HEAD" | "DELETE" | "OPTIONS"));
+    let unsaid = places.without_body.or(places.without_method_and_body.filter(|_| !usually_without));
+    if let Some(found) = unsaid.filter(|_| options.body.is_none()) {
+        let problem = format!(
+            "{} have no recorded body: give one for them (`body` under [protocol], with places such as {{{{prompt}}}}; `body = \"\"` sends none)",
+            told(found)
+        );
+        return Err(refuse("body", problem));
+    }
+    Ok(())
+}
+
+/// Refuses what neither the provider nor its companion for embeddings can carry.
+fn operations(plan: &Plan, provider: &'static dyn Provider) -> Result<(), ReplayError> {
+    let foreign = plan.survey().operations.iter().find(|found| carrier(provider, found.operation).is_none());
     foreign.map_or(Ok(()), |found| {
         let problem = format!(
             "{} requests (first: row {}) are of the operation {}, which {} cannot carry: leave them out (`--leave-out {}`)",

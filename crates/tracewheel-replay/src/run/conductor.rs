@@ -219,6 +219,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
                 self.checked.provider,
                 &self.checked.endpoint,
                 self.config,
+                &self.checked.settled,
                 self.checked.nonce,
             ),
             inboxes,

@@ -166,6 +166,7 @@ impl Worker {
             copy: flight.record.copy,
             attempt: flight.attempt,
             phase: flight.record.phase,
+            provider: flight.provider,
             due_ns: flight.due_ns,
             released_ns: flight.released_ns.unwrap_or(flight.due_ns),
             in_flight: flight.in_flight_seen,

@@ -1,7 +1,8 @@
 //! Requests on their way: from the look-ahead to their last attempt's end.
 
 use bytes::Bytes;
-use http::Uri;
+use http::{Method, Uri};
+use tracewheel_protocol::Provider;
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
 use tracewheel_wheel::Key;
@@ -39,6 +40,8 @@ pub(super) enum Place {
 pub(super) struct Flight {
     pub(super) record: Box<RequestRecord>,
     pub(super) request_id: u64,
+    pub(super) provider: &'static dyn Provider,
+    pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) body: Bytes,
     pub(super) cancel_after_ns: Option<i64>,
@@ -92,6 +95,8 @@ impl Flight {
             due_ns: request.record.due_ns,
             record: request.record,
             request_id: request.request_id,
+            provider: request.provider,
+            method: request.method,
             uri: request.uri,
             body: request.body,
             cancel_after_ns: request.cancel_after_ns,

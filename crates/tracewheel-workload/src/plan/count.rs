@@ -30,6 +30,9 @@ pub(super) fn count(
     if options.model.is_none() {
         columns.push("model");
     }
+    if options.free_form {
+        columns.extend(["method", "path"]);
+    }
     for row in timeline.columns_in(0..timeline.num_rows(), &columns) {
         let (position, row) = row?;
         let selection = selector.select(position, &row)?;
@@ -74,7 +77,7 @@ impl Count {
         };
         Count {
             header,
-            survey: Surveyor::new(options.model.is_some()),
+            survey: Surveyor::new(options.model.is_some(), options.free_form),
             thinned: options.thin.map(ThinCount::new),
             limit: options.limit.unwrap_or(u64::MAX),
             refuses: options.unknown_tokens == UnknownTokens::Refuse,

@@ -53,7 +53,17 @@ const MOCK: Groups = &[
 const REPLAY: Groups = &[
     (
         "Target",
-        &["target", "protocol", "model", "api_key_env", "api_key_file", "ca_file", "tls_name", "http"],
+        &[
+            "target",
+            "protocol",
+            "engine",
+            "model",
+            "api_key_env",
+            "api_key_file",
+            "ca_file",
+            "tls_name",
+            "http",
+        ],
     ),
     (
         "What is replayed",

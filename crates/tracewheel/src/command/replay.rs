@@ -333,11 +333,15 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     if let Some(workers) = args.workers {
         config.workers = Some(workers);
     }
-    config.force_length = match args.lengths.as_deref() {
-        None | Some("exact") => true,
-        Some("cap") => false,
+    let force_length = match args.lengths.as_deref() {
+        None => None,
+        Some("exact") => Some(true),
+        Some("cap") => Some(false),
         Some(other) => return Err(Failure::usage(format!("--lengths `{other}` is no rule: exact or cap"))),
     };
+    let section = args.protocol_section.with_engine(args.engine.as_ref());
+    config.protocol = section.options(force_length);
+    config.headers = section.headers();
     (config.realtime, config.pin) = (args.realtime, args.pin.clone());
     config.max_connections = args.connections;
     config.spare_connections = args.spare_connections;
@@ -476,6 +480,7 @@ fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
             .parse()
             .or_exit_with(Exit::Usage, || "--unknown-tokens".to_owned())?,
         model: args.model.clone(),
+        free_form: args.protocol.as_deref() == Some("http"),
         thin,
         warmup: args.warmup.map(|length_ns| Warmup { length_ns, before_window: args.warmup_before }),
         leave_out,

@@ -41,6 +41,7 @@ fn a_chat_stream_with_usage_decodes_to_the_known_answer() {
             system_fingerprint: some("fp_9"),
             service_tier: some("default"),
             finish_reason: some("length"),
+            server_ms: None,
         }
     );
     let ends: Vec<u64> = decoded.events.iter().map(|event| event.end_offset).collect();
@@ -109,7 +110,7 @@ fn content_in_parts_is_told_apart() {
 }
 
 #[test]
-fn f16_whatever_a_clone_leaves_out_or_empties_is_accepted() {
+fn whatever_a_clone_leaves_out_or_empties_is_accepted() {
     for message in [
         r#"{"choices":[]}"#,
         r#"{"choices":null}"#,
@@ -229,7 +230,7 @@ fn completions_carry_text_in_the_choice() {
 }
 
 #[test]
-fn f6_f8_f9_signs_of_life_are_heartbeats() {
+fn signs_of_life_are_heartbeats() {
     let body = ": OPENROUTER PROCESSING\n\n:\n\ndata:\n\ndata: : keep-alive\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n\
                 : cost=0.1\n\ndata: [DONE]\n\n";
     let decoded = decode(&STREAM, body);
@@ -250,7 +251,7 @@ fn f6_f8_f9_signs_of_life_are_heartbeats() {
 }
 
 #[test]
-fn f10_the_end_marker_is_a_beginning() {
+fn the_end_marker_is_a_beginning() {
     for done in ["[DONE]", "[DONE] ", "[DONE]{}", " [DONE]"] {
         assert_eq!(decode_stream(&[done]).end, StreamEnd::Complete, "{done}");
     }
@@ -266,7 +267,7 @@ fn what_follows_the_end_marker_is_counted_and_changes_nothing() {
 }
 
 #[test]
-fn f11_f12_a_stream_that_ends_without_its_end_marker_has_failed() {
+fn a_stream_that_ends_without_its_end_marker_has_failed() {
     let text = chunk(r#"{"content":"a"}"#);
     let stop = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
     assert_eq!(decode_stream(&[&text, stop]).end, StreamEnd::Truncated);
@@ -278,7 +279,7 @@ fn f11_f12_a_stream_that_ends_without_its_end_marker_has_failed() {
 }
 
 #[test]
-fn f17_unknown_event_names_are_counted_and_their_messages_still_read() {
+fn unknown_event_names_are_counted_and_their_messages_still_read() {
     let body = format!(
         "event: gateway.note\ndata: not json\n\nevent: completion.chunk\ndata: {}\n\ndata: [DONE]\n\n",
         chunk(r#"{"content":"a"}"#)
@@ -289,13 +290,13 @@ fn f17_unknown_event_names_are_counted_and_their_messages_still_read() {
 }
 
 #[test]
-fn f18_padding_around_a_message_is_nothing() {
+fn padding_around_a_message_is_nothing() {
     let padded = format!("  {}    \t", chunk(r#"{"content":"a"}"#));
     assert_eq!(decode_stream(&[&padded, "[DONE]"]).kinds(), [(Text, 1), (Terminal, 6)]);
 }
 
 #[test]
-fn f19_a_byte_order_mark_before_the_stream_is_skipped() {
+fn a_byte_order_mark_before_the_stream_is_skipped() {
     let decoded = decode(&STREAM, format!("\u{feff}{}", stream(&[&chunk(r#"{"content":"a"}"#), "[DONE]"])));
     assert_eq!((decoded.kinds().len(), decoded.end), (2, StreamEnd::Complete));
 }

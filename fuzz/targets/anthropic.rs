@@ -1,0 +1,7 @@
+//! Anthropic's Messages.
+#![no_main]
+
+#[path = "../check.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| check::check("anthropic-messages", input));

@@ -1,0 +1,7 @@
+//! Google's Gemini.
+#![no_main]
+
+#[path = "../check.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| check::check("gemini", input));

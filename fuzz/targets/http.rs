@@ -1,0 +1,7 @@
+//! Answers of any form.
+#![no_main]
+
+#[path = "../check.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| check::check("http", input));

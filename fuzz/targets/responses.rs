@@ -1,0 +1,7 @@
+//! OpenAI's Responses.
+#![no_main]
+
+#[path = "../check.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| check::check("openai-responses", input));
