@@ -2,7 +2,7 @@
 //! recorder does it. A read is one event, as a slow stream's socket gives it.
 //!
 //! Printed beside Criterion's lines, as a table for `docs/protocols.md`: the median over runs of the time for each chunk.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stdout)] // A bench prints its figures.
 
 use std::hint::black_box;
 

@@ -422,6 +422,18 @@ def comparison(tables, options, told):
 def summary(tables, options, told):
     samples, side, fidelity = Samples(tables, options, told), tables.side("replay"), tables.fidelity("replay")
     notes = warnings_of_run(tables, side, fidelity)
+    classes = tables.rows(
+        """WITH class AS (
+               SELECT coalesce(r.operation, 'unknown') AS operation, r.streamed, q.status = 'ok' AS ok,
+                      q.last_ns - q.start_ns AS e2e
+               FROM request q JOIN run_request r USING (row, copy) WHERE q.side = 'replay'
+           )
+           SELECT operation, streamed, count(*), count(*) FILTER (ok),
+                  at_rank(list(e2e ORDER BY e2e) FILTER (ok AND e2e IS NOT NULL), 50),
+                  at_rank(list(e2e ORDER BY e2e) FILTER (ok AND e2e IS NOT NULL), 95)
+           FROM class GROUP BY operation, streamed ORDER BY operation, streamed DESC"""
+    )
+    class_keys = ("operation", "streamed", "requests", "ok", "e2e_p50_ns", "e2e_p95_ns")
     return {
         "schema": "1.0",
         "quantile": "nearest_rank",
@@ -430,6 +442,7 @@ def summary(tables, options, told):
         "run": side,
         "fidelity": fidelity,
         "metrics": summary_metrics(samples),
+        "operations": [dict(zip(class_keys, row)) for row in classes],
         "cache": cache(samples, {}),
         "warnings": [{"code": code, "text": text if isinstance(text, str) else Prose(text)} for code, text in notes],
     }

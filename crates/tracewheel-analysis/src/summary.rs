@@ -16,7 +16,8 @@ use crate::fidelity::FidelityBounds;
 use crate::interval::INTERVAL_METHOD;
 use crate::latencies::{self, Sample};
 use crate::metric::definitions;
-use crate::quantile::QUANTILE_METHOD;
+use crate::quantile::{QUANTILE_METHOD, nearest_rank};
+use crate::side::observed::{FirstStamp, Observed};
 use crate::side::{self, Side};
 use crate::{cache, warnings};
 
@@ -57,6 +58,9 @@ pub struct ReplaySummary {
     pub fidelity: Fidelity,
     /// Latencies: metric by metric, population by population.
     pub metrics: Vec<MetricSummary>,
+    /// Measured requests by what they asked for and in which manner.
+    #[serde(default)]
+    pub operations: Vec<OperationClass>,
     /// Latency by cached share of the prompt.
     pub cache: CacheReport,
     /// What should be known before a number is trusted.
@@ -126,6 +130,24 @@ pub struct PhaseCount {
     pub requests: u64,
 }
 
+/// Measured requests of one operation and one manner of answer: a class of its own, because an embedding or a plain answer
+/// says nothing about a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationClass {
+    /// The operation; `unknown` where the run does not say.
+    pub operation: String,
+    /// Whether a stream of output was asked for.
+    pub streamed: bool,
+    /// How many.
+    pub requests: u64,
+    /// How many of them were successful.
+    pub ok: u64,
+    /// Median end-to-end latency of these (`e2e`, population `success`), in nanoseconds; null where none has one.
+    pub e2e_p50_ns: Option<i64>,
+    /// The same at 95 %.
+    pub e2e_p95_ns: Option<i64>,
+}
+
 /// Sums of tokens over successful measured requests that report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TokenTotals {
@@ -174,6 +196,7 @@ fn of_side(run: &Run, side: Side<'_>, level: f64) -> Result<ReplaySummary> {
         definitions: definitions(),
         fidelity: side.fidelity.clone().unwrap_or_default(),
         metrics,
+        operations: operation_classes(&side.roster.requests),
         cache,
         warnings: warnings::of_run(run.manifest(), &side),
         run: side.report,
@@ -184,6 +207,32 @@ fn row(metric: Metric, population: Population, sample: &Sample) -> MetricSummary
     let percentiles = Percentile::REPORTED
         .map(|p| PercentileSummary { percentile: p, estimate: sample.at(p).map(|m| m.estimate) });
     MetricSummary { metric, population, sample: sample.size, percentiles: percentiles.to_vec() }
+}
+
+/// By operation, streams first.
+fn operation_classes(requests: &[Observed]) -> Vec<OperationClass> {
+    let mut classes: BTreeMap<(&str, bool), (u64, u64, Vec<i64>)> = BTreeMap::new();
+    for request in requests {
+        let operation = request.operation.map_or("unknown", |operation| operation.as_str());
+        let (all, ok, e2e) = classes.entry((operation, !request.streamed)).or_default();
+        *all += 1;
+        *ok += u64::from(request.is_ok());
+        if request.is_ok() {
+            e2e.extend(request.latency(Metric::E2e, Population::Success, FirstStamp::Output));
+        }
+    }
+    let class = |((operation, plain), (requests, ok, mut e2e)): ((&str, bool), (u64, u64, Vec<i64>))| {
+        e2e.sort_unstable();
+        OperationClass {
+            operation: operation.to_owned(),
+            streamed: !plain,
+            requests,
+            ok,
+            e2e_p50_ns: nearest_rank(&e2e, Percentile::P50),
+            e2e_p95_ns: nearest_rank(&e2e, Percentile::P95),
+        }
+    };
+    classes.into_iter().map(class).collect()
 }
 
 /// Says what stands in a run directory, closed or not.

@@ -90,7 +90,10 @@ fn unmarked(line: &[u8], first: bool) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn lines(reads: &[&[u8]], limit: u64) -> (Vec<(Vec<u8>, u64)>, Option<(Vec<u8>, u64)>, bool) {
+    /// A line and where it ends.
+    type Line = (Vec<u8>, u64);
+
+    fn lines(reads: &[&[u8]], limit: u64) -> (Vec<Line>, Option<Line>, bool) {
         let mut framer = LineFramer { limit, ..LineFramer::new() };
         let (mut found, mut oversize) = (Vec::new(), false);
         for read in reads {

@@ -7,7 +7,7 @@ use tracewheel_analysis::summary::MetricSummary;
 use crate::side;
 use crate::style::Style;
 use crate::table::{paragraph, table, title};
-use crate::units::{count, estimate, quantile};
+use crate::units::{count, duration_or_nothing, estimate, quantile};
 
 /// Counts, latencies, precision of sending, rates and warnings of one run.
 pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
@@ -20,6 +20,7 @@ pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
     if summary.fidelity.attempts_sent > 0 {
         text += &side::waits(&sides, style);
         text += &latencies(summary, style);
+        text += &operations(summary, style);
         text += &side::cache(&summary.cache, None, style);
         text += &side::streams(&sides, style);
     }
@@ -43,6 +44,26 @@ fn latencies(summary: &ReplaySummary, style: Style) -> String {
     text += &table(&header, "llrrrrr", rows.collect(), style);
     text += &paragraph("nearest rank; ∞: never answered; ?: too few requests to bound", 2, style);
     text
+}
+
+/// Each operation and manner of answer, where there is more than one: latencies of all together say little then.
+fn operations(summary: &ReplaySummary, style: Style) -> String {
+    if summary.operations.len() < 2 {
+        return String::new();
+    }
+    let rows = summary.operations.iter().map(|class| {
+        let manner = if class.streamed { "stream" } else { "plain" };
+        vec![
+            class.operation.clone(),
+            manner.to_owned(),
+            count(class.requests),
+            count(class.ok),
+            duration_or_nothing(class.e2e_p50_ns),
+            duration_or_nothing(class.e2e_p95_ns),
+        ]
+    });
+    let header = ["operation", "answer", "requests", "ok", "e2e p50", "e2e p95"];
+    title("Operations", style) + &table(&header, "llrrrr", rows.collect(), style)
 }
 
 /// TTFV stands for the user only: it seldom differs from TTFT.

@@ -209,9 +209,7 @@ impl PlannedRequests {
             output_tokens: planned.output_tokens,
             tokens_filled: planned.filled,
             // What bears no text is a stream only where the log says so.
-            stream: row.stream.unwrap_or_else(|| {
-                self.stream_if_unknown && !matches!(row.operation, Operation::Embeddings | Operation::Http)
-            }),
+            stream: row.stream.unwrap_or(self.stream_if_unknown && bears_text(row.operation)),
             cancel_after_ns: row.cancel_after_ns,
             session_hash: row.session_hash,
             turn: row.turn,
@@ -238,6 +236,11 @@ impl PlannedRequests {
         self.prediction.of_tokens += u64::from(prompt.tokens());
         Some(cached_tokens)
     }
+}
+
+/// Whether an answer is text, token by token.
+fn bears_text(operation: Operation) -> bool {
+    !matches!(operation, Operation::Embeddings | Operation::Http)
 }
 
 impl Iterator for PlannedRequests {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tracewheel_timeline::vocab::{RequestStatus, TtftKind};
+use tracewheel_timeline::vocab::{Operation, RequestStatus, TtftKind};
 
 use super::streams::TokenSource;
 use crate::cache::CacheBin;
@@ -40,6 +40,10 @@ pub(crate) struct Observed {
     /// Arrival order: planned send, or recorded arrival.
     pub(crate) order_ns: i64,
     pub(crate) status: Ended,
+    /// What was asked for; a run's only.
+    pub(crate) operation: Option<Operation>,
+    /// The answer was asked for as a stream of output; a run's only.
+    pub(crate) streamed: bool,
     /// Due time of attempt 1, or the first logged attempt's arrival.
     pub(crate) start_ns: i64,
     /// Last byte written of the attempt that counted, or the last logged attempt's arrival.

@@ -193,6 +193,8 @@ fn observed(record: &RequestRecord) -> Observed {
         key: (record.row, record.copy),
         order_ns: record.planned_ns,
         status: Ended(record.status),
+        operation: record.strata.operation,
+        streamed: is_streamed(record),
         start_ns: record.due_ns,
         end_ns: record.end_ns,
         input_tokens: record.input_tokens,
