@@ -309,6 +309,9 @@ def warnings_of_run(tables, side, fidelity):
         found.append(("ended_early", [str(counts["after_window"]), str(counts["interrupted"])]))
     elif counts["interrupted"]:
         found.append(("interrupted", [str(counts["interrupted"])]))
+    both = side["cached"]["both"]
+    if both["difference"] is not None and abs(both["difference"]) > 0.02:
+        found.append(("cache_differs", [f"{100 * both[name]:.1f}" for name in ("measured_share", "predicted_share")]))
     if stamps["user"]:
         found.append(("user_stamps", [f"{100 * stamps['user'] / (stamps['user'] + stamps['kernel']):.1f}"]))
     if streams["coalesced_events"] * 10 > streams["output_events"]:

@@ -76,7 +76,7 @@ SELECT getvariable('side'), row, copy, planned_ns, due_ns, status, reason, last_
        CASE WHEN streamed AND events >= 2 AND tokens_after_first > 0 THEN source END,
        CASE WHEN streamed AND answered THEN greatest(coalesce(events, 0) - 1, 0) ELSE 0 END, answered AND streamed,
        input_tokens, cached_tokens, output_tokens, attempts, coalesce(sent, false), coalesce(throttled, false),
-       backoff_ns, budget_wait_ns
+       backoff_ns, budget_wait_ns, predicted_cached_tokens
 FROM spread;
 
 INSERT INTO lateness

@@ -112,6 +112,7 @@ class Tables:
             "concurrency": self.concurrency(side),
             "counts": self.counts(side, source),
             "retries": self.retries(side),
+            "cached": self.cached(side),
             "streams": self.streams(side),
             "stamps": self.stamps(side),
         }
@@ -208,6 +209,35 @@ class Tables:
             "peak_factor": densest / even if rows else None,
             "period_ns": period,
             "synchronised": bool(rows) and densest >= 10 and densest / even >= 3,
+        }
+
+    def cached(self, side):
+        """Cached tokens of the successful requests: by class, measured, predicted, and over those that know both."""
+        rows = self.rows(
+            """SELECT cached_tokens, predicted_cached_tokens, input_tokens FROM request WHERE side = $1 AND status = 'ok'""", side
+        )
+        classes = {name: [0, 0, 0] for name in ("cold", "partly_warm", "warm", "not_reported")}
+        for cached, predicted, whole in rows:
+            found = [cache_class(cached, whole), cache_class(predicted, whole)]
+            classes[found[0]][0] += 1
+            classes[found[1]][1] += 1
+            classes[found[0]][2] += found[0] == found[1]
+        known = [row for row in rows if row[2] is not None]
+        both = [row for row in known if None not in row]
+        shares = [cached_share([(row[at], row[2]) for row in both])["share"] for at in (1, 0)]
+        return {
+            "classes": [
+                {"class": name, "measured": mine, "predicted": theirs, "both": same}
+                for name, (mine, theirs, same) in classes.items()
+            ],
+            "measured": cached_share([(row[0], row[2]) for row in known if row[0] is not None]),
+            "predicted": cached_share([(row[1], row[2]) for row in known if row[1] is not None]),
+            "both": {
+                "requests": len(both),
+                "predicted_share": shares[0],
+                "measured_share": shares[1],
+                "difference": None if None in shares else shares[0] - shares[1],
+            },
         }
 
     def duration(self, side, what):
@@ -361,6 +391,21 @@ def judged(figures, bounds, looped):
     verdicts = [c["verdict"] for c in criteria.values() if c["verdict"]]
     verdict = max(verdicts, key=WORDS.index) if verdicts else None
     return {"criteria": criteria, "verdict": verdict, "reason": Prose([])}
+
+
+def cache_class(cached, whole):
+    """The class of a prompt of `whole` tokens of which `cached` came from the cache."""
+    if cached is None or whole is None or (cached > 0 and whole == 0):
+        return "not_reported"
+    if cached == 0:
+        return "cold"
+    return "warm" if 10 * cached >= 9 * whole else "partly_warm"
+
+
+def cached_share(pairs):
+    cached, whole = (sum(pair[at] for pair in pairs) for at in (0, 1))
+    share = cached / whole if whole else None
+    return {"requests": len(pairs), "cached_tokens": cached, "input_tokens": whole, "share": share}
 
 
 def per_second(events, span_ns):

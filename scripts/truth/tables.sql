@@ -18,7 +18,7 @@ CREATE OR REPLACE TEMP TABLE request (
     service_ns BIGINT, first_ns BIGINT, byte_ns BIGINT, headers_ns BIGINT, kind VARCHAR, visible_ns BIGINT, last_ns BIGINT,
     end_ns BIGINT, span_ns BIGINT, tokens BIGINT, token_source VARCHAR, gaps BIGINT, per_token BOOLEAN,
     input_tokens BIGINT, cached_tokens BIGINT, output_tokens BIGINT,
-    attempts BIGINT, sent BOOLEAN, throttled BOOLEAN, backoff_ns BIGINT, budget_ns BIGINT
+    attempts BIGINT, sent BOOLEAN, throttled BOOLEAN, backoff_ns BIGINT, budget_ns BIGINT, predicted_cached_tokens BIGINT
 );
 -- Output events of the answers that counted. `tokens` is null where the event does not say.
 CREATE OR REPLACE TEMP TABLE output_event (

@@ -57,7 +57,7 @@ SELECT getvariable('side'), first_row, 0, coalesce(first_arrival_ns, 0), coalesc
                 THEN CASE WHEN output_tokens IS NULL THEN 'one_per_event' ELSE 'usage' END
             WHEN to_last_byte THEN 'to_last_byte' END,
        greatest(coalesce(len(events), 0) - 1, 0), false,
-       input_tokens, cached_tokens, output_tokens, all_attempts, true, throttled, backoff_ns, 0
+       input_tokens, cached_tokens, output_tokens, all_attempts, true, throttled, backoff_ns, 0, NULL
 FROM told;
 
 -- Streams of logged events, of requests that ended well: at least two events make gaps.

@@ -357,6 +357,12 @@ fn replayed(
         record.budget_wait_ns = rng.random_range(1..30) * MS;
     }
     (record.cached_tokens, record.cached_tokens_source) = cached(rng);
+    if record.row % 7 != 3 {
+        // A target that forgets an eighth of what the plan expects; where it does not report, the plan still expects.
+        let input = record.input_tokens.unwrap_or(0);
+        let cached = record.cached_tokens.unwrap_or(input / 2);
+        record.predicted_cached_tokens = Some((cached + cached / 7).min(input));
+    }
     attempts.push(last);
     Some((record, attempts))
 }

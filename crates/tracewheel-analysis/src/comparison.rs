@@ -15,8 +15,9 @@ pub use crate::metric::{Metric, Population, Verdict};
 pub use crate::quantile::Percentile;
 pub use crate::ratio::RatioInterval;
 pub use crate::side::{
-    Concurrency, Counts, JitterSummary, RetryReport, RetryWave, SideKind, SideReport, StallSummary,
-    StampShare, StreamReport, TokenSources, Window,
+    CacheClass, CacheClassReport, CachedDifference, CachedReport, CachedShare, Concurrency, Counts,
+    JitterSummary, RetryReport, RetryWave, SideKind, SideReport, StallSummary, StampShare, StreamReport,
+    TokenSources, Window,
 };
 
 /// Version of the comparison's JSON: a minor version only adds keys.

@@ -3,6 +3,7 @@
 //! Memory is bounded by the number of requests (about 300 bytes each): the events of a stream are looked at while their
 //! attempt passes by and are never kept. What is pooled over events is made in further passes ([`Side::visit_streams`]).
 
+mod cached;
 mod load_level;
 pub(crate) mod observed;
 mod report;
@@ -23,6 +24,7 @@ use observed::Roster;
 use run::PhaseCounts;
 use streams::{OutputStream, StreamTally, TokenSource};
 
+pub use cached::{CacheClass, CacheClassReport, CachedDifference, CachedReport, CachedShare};
 pub use report::{
     Concurrency, Counts, JitterSummary, RetryReport, SideKind, SideReport, StallSummary, StampShare,
     StreamReport, TokenSources, Window,
@@ -75,6 +77,7 @@ impl<'a> Side<'a> {
             concurrency: load_level::concurrency(&roster.requests),
             counts: Counts::default(),
             retries: retries(&roster),
+            cached: cached::report(&roster),
             streams: StreamReport::default(),
             stamps: StampShare::default(),
         };

@@ -3,7 +3,7 @@
 use tracewheel_record::Manifest;
 
 use crate::alignment::Alignment;
-use crate::comparison::{MetricComparison, Missing, Warning};
+use crate::comparison::{CachedDifference, MetricComparison, Missing, Warning};
 use crate::fidelity::{Fidelity, FidelityVerdict};
 use crate::interval::BoundIs;
 use crate::metric::{Metric, Population};
@@ -11,6 +11,9 @@ use crate::side::{Side, SideKind};
 
 /// Share of requests that may fail more on one side than on the other before it is said.
 const FAILED_SHARE: f64 = 0.01;
+
+/// Difference between the predicted and the measured cached share from which it is said.
+const CACHED_SHARE: f64 = 0.02;
 
 /// What warnings are made from.
 pub(crate) struct Context<'a> {
@@ -64,6 +67,7 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
             format!("{} requests were cut by the end of the run and have no latency", counts.interrupted),
         );
     }
+    cached(&side.report.cached.both, &mut warn);
     let stamps = &side.report.stamps;
     if stamps.user > 0 {
         let share = 100.0 * stamps.user as f64 / (stamps.user + stamps.kernel) as f64;
@@ -88,6 +92,27 @@ pub(crate) fn of_run(manifest: &Manifest, side: &Side<'_>) -> Vec<Warning> {
         warn("without_output", text);
     }
     list
+}
+
+/// How far the target's cache was from what the plan predicted.
+fn cached(both: &CachedDifference, warn: &mut dyn FnMut(&str, String)) {
+    if let (Some(predicted), Some(measured), Some(difference)) =
+        (both.predicted_share, both.measured_share, both.difference)
+        && difference.abs() > CACHED_SHARE
+    {
+        let what = if difference > 0.0 {
+            "it forgets, caches in larger blocks, was asked for a prefix that it still computed, or requests were spread over \
+             several caches"
+        } else {
+            "it held something from before the run, or shares more than the prompts, such as a chat template: flush it with a hook"
+        };
+        let text = format!(
+            "the target reports {:.1} % of the input tokens as cached, and the plan predicted {:.1} %: {what}",
+            100.0 * measured,
+            100.0 * predicted
+        );
+        warn("cache_differs", text);
+    }
 }
 
 /// How exactly the run was sent.

@@ -28,6 +28,8 @@ pub struct MockConfig {
     pub engine: EngineConfig,
     /// The prefix cache.
     pub cache: CacheConfig,
+    /// The calls that empty the prefix cache.
+    pub flush: FlushConfig,
     /// Request and token budgets.
     pub limits: LimitConfig,
     /// Who else uses the engine.
@@ -111,6 +113,28 @@ pub struct CacheConfig {
     pub capacity_blocks: u32,
 }
 
+/// The calls that empty the prefix cache, and how their answers mislead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlushConfig {
+    /// The first so many calls do nothing and are answered as by a busy engine, each in its engine's way.
+    pub busy_answers: u32,
+    /// Whether answers say what was done.
+    pub tells: FlushTells,
+    /// Slots that `/slots` lists, as llama.cpp does.
+    pub slots: u32,
+}
+
+/// Whether answers to calls that empty the cache say what was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlushTells {
+    /// As newer vLLM and SGLang do.
+    Result,
+    /// As older ones: the same 200 in any case.
+    Nothing,
+}
+
 /// Request and token budgets, by the generic cell rate algorithm.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -177,6 +201,7 @@ impl Default for MockConfig {
             models: Vec::new(),
             engine: EngineConfig::default(),
             cache: CacheConfig::default(),
+            flush: FlushConfig::default(),
             limits: LimitConfig::default(),
             tenants: TenantConfig::default(),
             http: HttpConfig::default(),
@@ -211,6 +236,12 @@ impl Default for EngineConfig {
 impl Default for CacheConfig {
     fn default() -> Self {
         Self { enabled: true, block_tokens: 16, capacity_blocks: 16_384 }
+    }
+}
+
+impl Default for FlushConfig {
+    fn default() -> Self {
+        Self { busy_answers: 0, tells: FlushTells::Result, slots: 4 }
     }
 }
 
@@ -308,6 +339,8 @@ impl MockConfig {
         // A step without duration would let virtual time stand still for ever.
         at_least("engine.step_base_us", engine.step_base_us, 1)?;
         at_least("cache.block_tokens", self.cache.block_tokens, 1)?;
+        at_least("flush.slots", self.flush.slots, 1)?;
+        at_most("flush.slots", self.flush.slots, 4096)?;
         at_least("http.max_connections", self.http.max_connections, 1)?;
         at_least("http.max_body_bytes", self.http.max_body_bytes, 1)?;
         if self.http.tls_cert.is_some() != self.http.tls_key.is_some() {

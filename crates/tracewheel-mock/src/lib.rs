@@ -40,8 +40,9 @@ mod server;
 mod simulation;
 
 pub use config::{
-    Attempts, CacheConfig, ConfigError, DecodeLevel, EngineConfig, FaultKind, FaultRule, HeaderMatch,
-    HttpConfig, LimitConfig, LoadPoint, MockConfig, OverLimit, RoleDelta, TenantConfig, TimeOfDay, Variation,
+    Attempts, CacheConfig, ConfigError, DecodeLevel, EngineConfig, FaultKind, FaultRule, FlushConfig,
+    FlushTells, HeaderMatch, HttpConfig, LimitConfig, LoadPoint, MockConfig, OverLimit, RoleDelta,
+    TenantConfig, TimeOfDay, Variation,
 };
 pub use describe::Description;
 pub use log::{LogError, is_gateway_line, is_witness_line};

@@ -4,6 +4,7 @@ mod accept;
 mod alarm;
 mod body;
 mod exchange;
+mod flush;
 mod hub;
 mod io;
 mod meet_fault;

@@ -79,7 +79,7 @@ fn described() -> Vec<(String, String)> {
 fn every_key_of_every_section_is_in_its_table_with_its_default() {
     let default = default();
     let mut top = fields(&default);
-    for section in ["engine", "cache", "limits", "tenants", "http"] {
+    for section in ["engine", "cache", "flush", "limits", "tenants", "http"] {
         top.remove(section);
         assert_eq!(table(&format!("### `[{section}]`")), fields(&default[section]), "{section}");
     }

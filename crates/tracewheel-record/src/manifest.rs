@@ -8,6 +8,7 @@
 mod environment;
 mod fidelity;
 pub(crate) mod file;
+mod hook;
 mod outcome;
 mod plan;
 
@@ -18,11 +19,13 @@ use serde_json::Value;
 
 pub use environment::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, MachineSection, PolicySection,
-    RouteSection, SchedulingChange, TargetSection, TlsSection, VantageSection,
+    PrimeSection, RouteSection, SchedulingChange, TargetSection, TlsSection, VantageSection,
 };
 pub use fidelity::FidelityBounds;
+pub use hook::HookSection;
 pub use outcome::{
     AnswersLimitFrom, ConnectionOutcome, Counts, DistributionSection, EndedBy, OutcomeSection, PercentilesNs,
+    PrimeOutcome,
 };
 pub use plan::{PlanSection, PromptsSection, ScenarioSection, WindowSection};
 
@@ -58,6 +61,8 @@ pub struct Manifest {
     pub policy: PolicySection,
     /// State of the target's prompt cache, as chosen and as measured.
     pub cache: CacheSection,
+    /// What was called beside the replay, and what it answered; in order.
+    pub hooks: Vec<HookSection>,
     /// The prompts' sizes and their digest.
     pub prompts: PromptsSection,
     /// The generator's machine.

@@ -10,6 +10,7 @@ use tracewheel_transport::HttpChoice;
 use tracewheel_workload::CacheMode;
 
 use crate::client_budget::ClientBudget;
+use crate::hook::Hook;
 use crate::retry::RetryPolicy;
 
 /// A second in nanoseconds.
@@ -90,6 +91,10 @@ pub struct ReplayConfig {
     pub spare_connections: Option<u32>,
     /// Requests at once while the cache is filled before the measured phase.
     pub prime_concurrency: u32,
+    /// What is called beside the replay, in this order at each point.
+    pub hooks: Vec<Hook>,
+    /// Go on where a hook failed, and say so in the warnings. Without it nothing of the plan is sent then.
+    pub ignore_hook_failure: bool,
     /// End the run after so many failed requests in a row. `None`: never.
     pub give_up_after_failures: Option<u32>,
     /// What the run is to be judged by; recorded, and judged by whoever reads the run.
@@ -145,6 +150,8 @@ impl Default for ReplayConfig {
             http2_streams: 100,
             spare_connections: None,
             prime_concurrency: 4,
+            hooks: Vec::new(),
+            ignore_hook_failure: false,
             give_up_after_failures: Some(1_000),
             fidelity: FidelityBounds::default(),
             test_stall_ns: None,

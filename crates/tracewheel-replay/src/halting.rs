@@ -16,6 +16,8 @@ pub(crate) enum Abort {
     PlanUnreadable = 4,
     /// A thread of the run died.
     ThreadDied = 5,
+    /// A hook did not bring the target into its state.
+    HookFailed = 6,
 }
 
 impl Abort {
@@ -26,6 +28,7 @@ impl Abort {
             Abort::TargetFailing,
             Abort::PlanUnreadable,
             Abort::ThreadDied,
+            Abort::HookFailed,
         ]
         .into_iter()
         .find(|abort| *abort as u8 == code)

@@ -6,6 +6,7 @@ mod error;
 mod event;
 mod halting;
 mod histogram;
+mod hook;
 mod machine;
 mod manifest;
 mod message;
@@ -29,6 +30,10 @@ pub use config::{
 };
 pub use error::{ErrorClass, ReplayError};
 pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};
+pub use hook::{
+    CallHeaders, CommandCall, Expect, Flush, FlushEngine, HOOK_TIMEOUT_NS, HOOK_WAIT_NS, Hook, HookAction,
+    HookPoint, HttpCall,
+};
 pub use report::{Counts, FirstFailure, Quantiles, RunReport};
 pub use retry::{
     Jitter, LongerDelay, ParseJitterError, RetryKind, RetryPolicy, RetryPolicyError, ServerDelay, StatusRange,

@@ -8,18 +8,19 @@ use tracewheel_protocol::{Provider, carrier};
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy,
-    MachineSection, OutcomeSection, PercentilesNs, PlanSection, PolicySection, PromptsSection,
-    ProtocolSection, ScenarioSection, TargetSection, TlsSection, VantageSection, WindowSection,
+    MachineSection, OutcomeSection, PercentilesNs, PlanSection, PolicySection, PrimeOutcome, PrimeSection,
+    PromptsSection, ProtocolSection, ScenarioSection, TargetSection, TlsSection, VantageSection,
+    WindowSection,
 };
 use tracewheel_transport::{Endpoint, TlsClient};
-use tracewheel_workload::{CacheMode, Plan, PlanSurvey, Share, Sizes};
+use tracewheel_workload::{CacheMode, HistorySurvey, MAX_HISTORY_BLOCKS, Plan, PlanSurvey, Share, Sizes};
 
 use crate::client_budget::ClientBudget;
 use crate::config::{ReplayConfig, SECOND_NS, SessionMode};
 use crate::histogram::{Histogram, distribution, quantiles};
 use crate::machine;
 use crate::realtime::{Class, SchedulingSeen};
-use crate::recorder::Totals;
+use crate::recorder::{Primed, Totals};
 use crate::report::Quantiles;
 use crate::run::Conducted;
 use crate::shared::{Abort, Shared, TlsSeen};
@@ -63,8 +64,10 @@ impl Known<'_> {
             policy: self.policy(),
             cache: CacheSection {
                 mode: Some(config.cache.to_string()),
-                primed: Some(primes(config.cache)),
+                primed: Some(primes(self.plan, config.cache)),
                 nonce_by: Some("prompt".to_owned()),
+                prime: self.prime(),
+                hooks: config.hooks.iter().map(|hook| format!("{} {}", hook.at, hook.name)).collect(),
                 ..CacheSection::default()
             },
             prompts: self.prompts(),
@@ -159,6 +162,24 @@ impl Known<'_> {
         }
     }
 
+    /// What is sent ahead, as far as it is known now.
+    fn prime(&self) -> Option<PrimeSection> {
+        let header = self.plan.header();
+        let Some((history, survey)) = header.options.history.zip(header.history) else {
+            let own = PrimeSection { of: Some("prompts".to_owned()), ..PrimeSection::default() };
+            return primes(self.plan, self.config.cache).then_some(own);
+        };
+        Some(PrimeSection {
+            of: Some("history".to_owned()),
+            look_back_ns: Some(survey.look_back_ns),
+            cache_tokens: history.cache_tokens,
+            prefixes: Some(if history.reused_only { "reused" } else { "live" }.to_owned()),
+            requests: Some(survey.requests),
+            input_tokens: Some(survey.input_tokens),
+            distinct_tokens: Some(survey.distinct_tokens),
+        })
+    }
+
     fn prompts(&self) -> PromptsSection {
         let survey = self.survey();
         let recorded = survey.recorded_bodies;
@@ -192,6 +213,9 @@ impl Known<'_> {
                 "a test: the sending thread was held up for {} ms before each release",
                 ns as f64 / 1e6
             ));
+        }
+        if let Some(history) = self.plan.header().history {
+            warnings.extend(history_warnings(&history));
         }
         if self.survey().recorded_bodies > 0 && self.config.cache != CacheMode::Natural {
             warnings
@@ -227,14 +251,39 @@ impl Known<'_> {
     }
 }
 
+/// What a history could not bring back.
+fn history_warnings(history: &HistorySurvey) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let rows = history.rows;
+    if history.rows_without_hashes > 0 {
+        warnings.push(format!(
+            "prime: {} of {rows} rows before the window have no prefix hashes, and what they left in the cache is unknown",
+            history.rows_without_hashes
+        ));
+    }
+    if history.rows_with_bodies > 0 {
+        warnings.push(format!(
+            "prime: {} of {rows} rows before the window have recorded bodies, which are not sent ahead",
+            history.rows_with_bodies
+        ));
+    }
+    if history.beyond_memory {
+        warnings.push(format!(
+            "prime: more than {MAX_HISTORY_BLOCKS} blocks were live before the window; only those used last are sent ahead"
+        ));
+    }
+    warnings
+}
+
 fn sizes(sizes: &Sizes) -> DistributionSection {
     distribution(&sizes.histogram, sizes.sum)
 }
 
-/// Whether the mode sends prompts ahead of the measured phase.
-pub(crate) fn primes(mode: CacheMode) -> bool {
+/// Whether prompts are sent ahead of the measured phase.
+pub(crate) fn primes(plan: &Plan, mode: CacheMode) -> bool {
     match mode {
-        CacheMode::Natural | CacheMode::Cold => false,
+        CacheMode::Natural => plan.header().history.is_some_and(|history| history.requests > 0),
+        CacheMode::Cold => false,
         CacheMode::Warm => true,
         CacheMode::Mix { warm_ppm } => warm_ppm > 0,
     }
@@ -294,7 +343,20 @@ pub(crate) fn complete(
         manifest.other.insert("measure_start_ns".to_owned(), json!(start_ns));
     }
     let stop = (conducted.stopped, conducted.stopped_ns);
-    manifest.outcome = Some(outcome(totals, shared, stop));
+    manifest.hooks.clone_from(&conducted.hooks);
+    let prime = conducted.primed_in_ns.map(|took_ns| prime_outcome(&totals.primed, took_ns));
+    manifest.outcome = Some(OutcomeSection { prime, ..outcome(totals, shared, stop) });
+}
+
+fn prime_outcome(primed: &Primed, took_ns: i64) -> PrimeOutcome {
+    PrimeOutcome {
+        ok: primed.ok,
+        failed: primed.failed,
+        input_tokens: primed.input_tokens,
+        cached_tokens: primed.cached_tokens,
+        output_tokens: primed.output_tokens,
+        took_ns,
+    }
 }
 
 fn complete_scheduling(machine: &mut MachineSection, seen: SchedulingSeen) {
@@ -332,7 +394,7 @@ fn outcome(
 ) -> OutcomeSection {
     let ended_by = match (shared.aborted(), stopped) {
         (Some(Abort::RecorderBehind | Abort::RecorderFailed), _) => EndedBy::Recorder,
-        (Some(Abort::TargetFailing), _) => EndedBy::Failures,
+        (Some(Abort::TargetFailing | Abort::HookFailed), _) => EndedBy::Failures,
         (Some(Abort::PlanUnreadable | Abort::ThreadDied), _) => EndedBy::Unknown,
         (None, StopLevel::Running) => EndedBy::Plan,
         (None, StopLevel::Drain) => EndedBy::Drained,

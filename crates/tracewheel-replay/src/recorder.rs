@@ -24,7 +24,7 @@ use crate::shared::{Abort, Shared};
 
 use decode::Decoded;
 use health::HealthSampler;
-pub(crate) use totals::{Live, Totals};
+pub(crate) use totals::{Live, Primed, Totals, one_line};
 
 /// How long the recorder sleeps when its queue is empty.
 const NAP_NS: i64 = 20_000_000;

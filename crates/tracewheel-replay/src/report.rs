@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tracewheel_record::manifest::ConnectionOutcome;
+use tracewheel_record::manifest::{ConnectionOutcome, PrimeOutcome};
 use tracewheel_timeline::vocab::Reason;
 use tracewheel_workload::Thinned;
 
@@ -27,6 +27,8 @@ pub struct RunReport {
     pub retries: u64,
     /// Requests sent to fill the cache before the measured phase.
     pub primed: u64,
+    /// What filling the cache took; `None` where nothing was to be sent ahead.
+    pub prime: Option<PrimeOutcome>,
     /// Planned requests of the warm-up: sent on schedule, in no statistics.
     pub warmup: u64,
     /// What thinning did; `None` where nothing was to be thinned.

@@ -32,6 +32,7 @@ pub fn comparison_text(c: &Comparison, style: Style) -> String {
     text += &side::endings(&sides, style);
     text += &side::waits(&sides, style);
     text += &latencies(c, baseline, style);
+    text += &side::cached(&sides, style);
     text += &side::cache(&c.cache, Some(baseline), style);
     text += &weighted(c, style);
     text += &side::streams(&sides, style);

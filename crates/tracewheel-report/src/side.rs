@@ -1,8 +1,8 @@
 //! What every text says about a side, about the sending and about caution.
 
 use tracewheel_analysis::comparison::{
-    CacheBinReport, CacheBinSide, CacheReport, Cause, Fidelity, FidelityCriteria, FidelityVerdict, Judged,
-    RetryWave, SideKind, SideReport, Warning,
+    CacheBinReport, CacheBinSide, CacheClassReport, CacheReport, CachedShare, Cause, Fidelity,
+    FidelityCriteria, FidelityVerdict, Judged, RetryWave, SideKind, SideReport, Warning,
 };
 
 use crate::style::Style;
@@ -216,6 +216,46 @@ pub(crate) fn warnings(heading: &str, list: &[Warning], style: Style) -> String 
         text += &plain.replacen(&head, &style.warning(&head), 1);
     }
     text
+}
+
+/// How many requests were cold, partly warm and warm, by answer and by prediction, and the shares of tokens; empty where
+/// neither is known.
+pub(crate) fn cached(sides: &[(&str, &SideReport)], style: Style) -> String {
+    let told = |side: &SideReport| side.cached.measured.requests > 0 || side.cached.predicted.requests > 0;
+    let (mut rows, mut differences) = (Vec::new(), String::new());
+    for (name, side) in sides.iter().filter(|(_, side)| told(side)) {
+        let cached = &side.cached;
+        let row = |what: &str, of: &CachedShare, n: fn(&CacheClassReport) -> u64| {
+            let mut row = vec![(*name).to_owned(), what.to_owned()];
+            row.extend(cached.classes.iter().map(|class| count(n(class))));
+            row.push(share(of.share));
+            row
+        };
+        rows.push(row("measured", &cached.measured, |class| class.measured));
+        if cached.predicted.requests > 0 {
+            rows.push(row("predicted", &cached.predicted, |class| class.predicted));
+        }
+        if let Some(difference) = cached.both.difference {
+            let line = format!(
+                "{name}: predicted - measured is {} points of the input tokens, over the {} requests that know both",
+                points(difference),
+                count(cached.both.requests)
+            );
+            differences += &paragraph(&line, 2, style);
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let header = ["", "", "cold", "partly warm", "warm", "not reported", "of the tokens"];
+    let heading = title("From the prefix cache (warm: nine tenths or more)", style);
+    heading + &table(&header, "llrrrrr", rows, style) + &differences
+}
+
+/// A difference of shares in percentage points, with its sign.
+fn points(difference: f64) -> String {
+    let points = format!("{:+.2}", 100.0 * difference);
+    if points == "-0.00" { "+0.00".to_owned() } else { points }
 }
 
 /// TTFT by cached share; empty when nobody reports any.

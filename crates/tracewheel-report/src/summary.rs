@@ -21,6 +21,7 @@ pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
         text += &side::waits(&sides, style);
         text += &latencies(summary, style);
         text += &operations(summary, style);
+        text += &side::cached(&sides, style);
         text += &side::cache(&summary.cache, None, style);
         text += &side::streams(&sides, style);
     }

@@ -51,6 +51,12 @@ pub enum WorkloadError {
          the warm-up from the window's own beginning"
     )]
     NothingBeforeWindow,
+    /// A history is to be sent ahead, and the plan begins with the timeline.
+    #[error(
+        "no row lies before the plan to prime the cache from: it begins with the timeline; let it begin later (`--from`), or \
+         leave the history out"
+    )]
+    NoHistory,
     /// All that is planned is warm-up.
     #[error(
         "nothing would be measured: the warm-up of {} takes all {requests} requests, which end {} after its start; make it \

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PlanOptions, Thinned};
+use crate::{HistorySurvey, PlanOptions, Thinned};
 
 /// Counts and identities of a plan, gathered by one cheap pass over the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub struct PlanHeader {
     pub thinned: Option<Thinned>,
     /// Planned requests with a token count that was filled in.
     pub requests_filled: u64,
+    /// What is sent ahead of the plan to bring back the cache that its window began with; `None` where nothing was to be.
+    pub history: Option<HistorySurvey>,
     /// Sums over the prompts.
     pub prompts: PromptStats,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use tracewheel_timeline::vocab::Operation;
 
-use crate::{Share, Speed};
+use crate::{History, Share, Speed};
 
 /// How a timeline becomes a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub struct PlanOptions {
     /// The rows' own methods, paths and bodies are what is sent: the survey then says which rows lack them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub free_form: bool,
+    /// What of the rows before the plan's first one is sent ahead, to fill the target's cache; `None` is nothing.
+    pub history: Option<History>,
 }
 
 /// The beginning of a plan that enters no statistics.

@@ -9,11 +9,12 @@ use tracewheel_timeline::{RequestRow, Rows, Timeline};
 
 use crate::attempts::LoggedAttempts;
 use crate::digest::Digester;
+use crate::history::{self, HistoryRequests, Lived, WhoAsks};
 use crate::layout::Layout;
-use crate::select::{Planned, Selection, Selector};
+use crate::select::{self, Planned, Selection, Selector};
 use crate::{
-    CacheMode, MAX_BLOCKS, PlanDigest, PlanHeader, PlanOptions, PlanSurvey, PlannedRequest, PrefixCache,
-    PrimingRequests, PromptSpec, WorkloadError, request_id,
+    CacheMode, History, MAX_BLOCKS, PlanDigest, PlanHeader, PlanOptions, PlanSurvey, PlannedRequest,
+    PrefixCache, PrimingRequests, PromptSpec, WorkloadError, request_id,
 };
 
 /// What a replay sends and when. Holds counts and the open timeline; cheap to clone.
@@ -27,6 +28,8 @@ pub struct Plan {
     /// The rows of the window.
     first_row: u64,
     end_row: u64,
+    /// What is sent ahead of them.
+    lived: Option<Lived>,
 }
 
 /// The columns of a row that a planned request carries on.
@@ -82,7 +85,7 @@ impl Plan {
             seed = options.seed,
             "plan made"
         );
-        Ok(Plan {
+        let mut plan = Plan {
             timeline: timeline.clone(),
             survey: Arc::new(counted.survey),
             layout: Layout::new(timeline.meta(), options.seed),
@@ -90,7 +93,31 @@ impl Plan {
             first_row: header.rows_before_window,
             end_row: timeline.num_rows() - header.rows_after_window - header.rows_beyond_limit,
             header,
-        })
+            lived: None,
+        };
+        if let Some(wanted) = plan.header.options.history {
+            plan.look_back(wanted)?;
+        }
+        Ok(plan)
+    }
+
+    /// Finds what lived before the plan's first row.
+    fn look_back(&mut self, wanted: History) -> Result<(), WorkloadError> {
+        let mut columns = select::COLUMNS.to_vec();
+        columns.extend(history::BLOCK_COLUMNS);
+        let window = self.requests_of(&columns).unpredicted();
+        let rule = (&self.selector, &self.layout);
+        let lived = history::survey(&self.timeline, wanted, rule, self.first_row, window)?;
+        tracing::info!(
+            requests = lived.survey.requests,
+            input_tokens = lived.survey.input_tokens,
+            distinct_tokens = lived.survey.distinct_tokens,
+            rows = lived.survey.rows,
+            "history before the window"
+        );
+        self.header.history = Some(lived.survey);
+        self.lived = Some(lived);
+        Ok(())
     }
 
     /// What is known before the first request is read.
@@ -106,14 +133,19 @@ impl Plan {
     /// The requests in planned order, streamed from the timeline in bounded memory. Owns all it needs, so it can move
     /// to another thread; several may run at once.
     pub fn requests(&self) -> PlannedRequests {
+        self.requests_of(COLUMNS)
+    }
+
+    fn requests_of(&self, columns: &[&str]) -> PlannedRequests {
         PlannedRequests {
-            rows: self.timeline.columns_in(self.first_row..self.end_row, COLUMNS),
+            rows: self.timeline.columns_in(self.first_row..self.end_row, columns),
             left: self.header.requests,
             selector: self.selector.clone(),
             layout: self.layout,
             timeline_digest: self.header.timeline_digest.as_str().into(),
             model: self.header.options.model.as_deref().map(Arc::from),
             stream_if_unknown: self.header.options.stream_if_unknown.unwrap_or(true),
+            history: self.history(),
             cache: Some(PrefixCache::default()),
             prediction: Prediction::default(),
         }
@@ -121,7 +153,20 @@ impl Plan {
 
     /// The requests that are sent ahead of a run in this cache mode: see [`PrimingRequests`].
     pub fn priming(&self, mode: CacheMode) -> PrimingRequests {
-        PrimingRequests::new(self.requests().unpredicted(), mode, &self.header.timeline_digest)
+        match (mode, self.history()) {
+            (CacheMode::Natural, Some(history)) => PrimingRequests::of_history(history),
+            _ => PrimingRequests::new(self.requests().unpredicted(), mode, &self.header.timeline_digest),
+        }
+    }
+
+    /// The requests that bring the history back, if the plan has one.
+    fn history(&self) -> Option<HistoryRequests> {
+        let who = WhoAsks {
+            timeline_digest: self.header.timeline_digest.as_str().into(),
+            model: self.header.options.model.as_deref().map(Arc::from),
+        };
+        let lived = self.lived.as_ref()?;
+        Some(HistoryRequests::new(&self.timeline, lived, &self.selector, &self.layout, &who))
     }
 
     /// The digest of every request of the plan. Reads the whole timeline.
@@ -158,6 +203,8 @@ pub struct PlannedRequests {
     timeline_digest: Arc<str>,
     model: Option<Arc<str>>,
     stream_if_unknown: bool,
+    /// What fills the cache before the first of them; gone once it did.
+    history: Option<HistoryRequests>,
     cache: Option<PrefixCache>,
     prediction: Prediction,
 }
@@ -175,6 +222,11 @@ impl PlannedRequests {
     }
 
     fn next_request(&mut self) -> Result<Option<PlannedRequest>, WorkloadError> {
+        if let (Some(history), Some(cache)) = (self.history.take(), &mut self.cache) {
+            for request in history {
+                cache.visit(&request?.prompt.blocks);
+            }
+        }
         while self.left > 0 {
             let Some(row) = self.rows.next() else { return Ok(None) };
             let (position, row) = row?;

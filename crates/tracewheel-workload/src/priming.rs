@@ -4,6 +4,7 @@ use tracewheel_timeline::vocab::Phase;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::block_set::{BlockSet, Inserted};
+use crate::history::HistoryRequests;
 use crate::{CacheMode, PlannedRequest, PlannedRequests, PromptSpec, WorkloadError, request_id};
 
 /// Set in the `copy` of every priming request, so that it is never taken for the planned request of the same row.
@@ -12,25 +13,55 @@ pub const PRIMING_COPY: u32 = 1 << 31;
 /// The most prompts that are told apart; beyond it some may be sent twice, which warms no less.
 const MAX_PROMPTS: usize = 1 << 22;
 
-/// The distinct prompts of a plan, each once, to be sent before a warm run.
+/// What is sent before a run to fill the target's cache: for a warm run the distinct prompts of the plan, each once; for
+/// a natural one the prefixes that the rows before the plan left behind ([`History`](crate::History)), where the plan's
+/// options ask for that.
 ///
 /// Each is the planned request with one token of output to ask for, a plain answer, no recorded body or cancel, its own
 /// `copy` (with [`PRIMING_COPY`]) and id, and `planned_ns` 0: when it is sent is the replay's to decide. Its prompt is
 /// that of the planned request and must be rendered under the run's nonce itself.
 #[derive(Debug)]
-pub struct PrimingRequests {
+pub struct PrimingRequests(Source);
+
+#[derive(Debug)]
+enum Source {
+    Own(Box<OwnPrompts>),
+    History(Box<HistoryRequests>),
+}
+
+impl PrimingRequests {
+    pub(crate) fn new(requests: PlannedRequests, mode: CacheMode, timeline_digest: &str) -> Self {
+        let seen = BlockSet::new(MAX_PROMPTS);
+        let own = OwnPrompts { requests, mode, timeline_digest: timeline_digest.to_owned(), seen };
+        PrimingRequests(Source::Own(Box::new(own)))
+    }
+
+    pub(crate) fn of_history(history: HistoryRequests) -> Self {
+        PrimingRequests(Source::History(Box::new(history)))
+    }
+}
+
+impl Iterator for PrimingRequests {
+    type Item = Result<PlannedRequest, WorkloadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            Source::Own(own) => own.next(),
+            Source::History(history) => history.next(),
+        }
+    }
+}
+
+/// The plan's own prompts.
+#[derive(Debug)]
+struct OwnPrompts {
     requests: PlannedRequests,
     mode: CacheMode,
     timeline_digest: String,
     seen: BlockSet,
 }
 
-impl PrimingRequests {
-    pub(crate) fn new(requests: PlannedRequests, mode: CacheMode, timeline_digest: &str) -> Self {
-        let seen = BlockSet::new(MAX_PROMPTS);
-        PrimingRequests { requests, mode, timeline_digest: timeline_digest.to_owned(), seen }
-    }
-
+impl OwnPrompts {
     fn priming(&self, planned: PlannedRequest) -> PlannedRequest {
         let copy = planned.copy | PRIMING_COPY;
         PlannedRequest {
@@ -48,7 +79,7 @@ impl PrimingRequests {
     }
 }
 
-impl Iterator for PrimingRequests {
+impl Iterator for OwnPrompts {
     type Item = Result<PlannedRequest, WorkloadError>;
 
     fn next(&mut self) -> Option<Self::Item> {

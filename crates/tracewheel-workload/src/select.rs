@@ -132,6 +132,29 @@ impl Selector {
         Ok(Selection::Planned(Planned { planned_ns, phase, input_tokens, output_tokens, filled }))
     }
 
+    /// Input tokens of a row of the history, where it would have been planned had it lain in the window.
+    pub(crate) fn history_tokens(&self, position: u64, row: &RequestRow) -> Option<u32> {
+        // Neither of these fills a cache of prompts.
+        let generates = !matches!(row.operation, Operation::Embeddings | Operation::Http);
+        if !generates
+            || row.retry_of_row.is_some()
+            || self.options.leave_out.contains(&row.operation)
+            || self.thinner.is_some_and(|thinner| !thinner.keeps(position, row))
+        {
+            return None;
+        }
+        // What it put out does not matter: a cache is filled by what it read.
+        let known = row.input_tokens.filter(|tokens| *tokens > 0);
+        known
+            .or_else(|| self.attempts.input_tokens(position))
+            .or_else(|| self.tokens(position, row).map(|tokens| tokens.0))
+    }
+
+    /// How long before the plan's time zero a row arrived, in recorded nanoseconds.
+    pub(crate) fn before_zero_ns(&self, row: &RequestRow) -> Option<i64> {
+        Some(self.origin_unix_ns().saturating_sub(row.arrival_unix_ns?))
+    }
+
     fn phase(&self, offset: i64, planned_ns: i64) -> Phase {
         let warms = self.warmup.is_some_and(|warmup| match warmup.before_window {
             true => offset < self.window.from_ns,

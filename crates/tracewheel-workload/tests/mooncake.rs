@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use tracewheel_timeline::{BlockBasis, RequestRow, Timeline, TimelineMeta, TimelineWriter};
-use tracewheel_workload::{CacheMode, Plan, PlanOptions, PromptRenderer, Window};
+use tracewheel_workload::{CacheMode, History, Plan, PlanOptions, PromptRenderer, Window};
 use xxhash_rust::xxh3::Xxh3;
 
 const BLOCK_TOKENS: u32 = 512;
@@ -127,25 +127,44 @@ fn every_request_shares_with_its_best_predecessor_exactly_the_blocks_that_the_tr
     assert_eq!(cached * 10_000 / total, 3_736);
 }
 
-#[test]
-fn a_window_loses_the_sharing_with_what_came_before_it() {
-    let Some((_folder, timeline)) = mooncake() else { return };
+/// The predicted share of minutes 5 to 10 of the trace, in per cent, and the plan behind it.
+fn minutes_5_to_10(timeline: &Timeline, window: bool, history: Option<History>) -> (f64, Plan) {
     let minute = 60_000_000_000;
-    let window = Some(Window { from_ns: 5 * minute, to_ns: Some(10 * minute) });
-    let alone = Plan::build(&timeline, PlanOptions { window, ..PlanOptions::default() }).unwrap();
-    let whole = Plan::build(&timeline, PlanOptions::default()).unwrap();
-    let share = |plan: &Plan| {
-        let (mut cached, mut total) = (0_u64, 0_u64);
-        for request in plan.requests() {
-            let request = request.unwrap();
-            if (5 * minute..10 * minute).contains(&request.trace_unix_ns.unwrap()) {
-                cached += u64::from(request.predicted_cached_tokens.unwrap());
-                total += u64::from(request.input_tokens);
-            }
+    let window = window.then_some(Window { from_ns: 5 * minute, to_ns: Some(10 * minute) });
+    let plan = Plan::build(timeline, PlanOptions { window, history, ..PlanOptions::default() }).unwrap();
+    let (mut cached, mut total) = (0_u64, 0_u64);
+    for request in plan.requests() {
+        let request = request.unwrap();
+        if (5 * minute..10 * minute).contains(&request.trace_unix_ns.unwrap()) {
+            cached += u64::from(request.predicted_cached_tokens.unwrap());
+            total += u64::from(request.input_tokens);
         }
-        (cached as f64 * 100.0 / total as f64).round()
-    };
-    assert_eq!((share(&alone), share(&whole)), (21.0, 37.0));
+    }
+    (cached as f64 * 100.0 / total as f64, plan)
+}
+
+#[test]
+fn a_window_loses_the_sharing_with_what_came_before_it_and_its_history_brings_it_back() {
+    let Some((_folder, timeline)) = mooncake() else { return };
+    let (whole, _) = minutes_5_to_10(&timeline, false, None);
+    let (alone, _) = minutes_5_to_10(&timeline, true, None);
+    assert_eq!((alone.round(), whole.round()), (21.0, 37.0));
+    let (primed, plan) = minutes_5_to_10(&timeline, true, Some(History::default()));
+    assert_eq!(primed, whole, "all that lived before the window is there again, to the token");
+    let everything = plan.header().history.unwrap();
+    assert_eq!(everything.look_back_ns, 300_000_000_000);
+    assert!(everything.requests <= everything.rows && everything.distinct_tokens <= everything.input_tokens);
+    let of = |history| minutes_5_to_10(&timeline, true, Some(history));
+    let (reused, plan) = of(History { reused_only: true, ..History::default() });
+    assert_eq!(reused, whole, "what no request of the window finds is not missed");
+    let some = plan.header().history.unwrap();
+    assert!(some.input_tokens < everything.input_tokens / 2, "{some:?} {everything:?}");
+    println!("all: {everything:?}\nreused: {some:?}");
+    let (minute, plan) = of(History { look_back_ns: Some(60_000_000_000), ..History::default() });
+    let (small, _) = of(History { cache_tokens: Some(1_000_000), ..History::default() });
+    assert!(alone < minute && minute < whole, "{minute}");
+    assert!(alone < small && small < whole, "{small}");
+    assert!(plan.header().history.unwrap().input_tokens < everything.input_tokens);
 }
 
 #[test]

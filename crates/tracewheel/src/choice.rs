@@ -66,6 +66,7 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
         ("replay", "cancel") => {
             of(&[("recorded", "at the recorded time"), ("never", "the answer is read to its end")])
         }
+        ("replay", "flush" | "prime_prefixes") => of(of_cache(id)),
         ("replay", "unknown_tokens") => Choice {
             words: vec![("refuse", "stop before anything is sent"), ("skip", "leave such rows out")],
             form: Some(("fill:IN,OUT", "give them these counts")),
@@ -102,6 +103,22 @@ pub(crate) fn choice(command: &str, id: &str) -> Option<Choice> {
         }
         _ => return None,
     })
+}
+
+/// What the flags that prepare the target's cache take.
+fn of_cache(id: &str) -> &'static [(&'static str, &'static str)] {
+    match id {
+        "flush" => &[
+            ("vllm", "POST /reset_prefix_cache; it needs VLLM_SERVER_DEV_MODE=1"),
+            ("sglang", "POST /flush_cache"),
+            ("lmcache", "by its controller: its address stands in a scenario"),
+            ("llamacpp", "POST /slots/ID?action=erase, each slot; it needs --slot-save-path"),
+        ],
+        _ => &[
+            ("live", "all that were there: a cache that is too small forgets as production's did"),
+            ("reused", "those that a request of the window finds: less traffic"),
+        ],
+    }
 }
 
 impl Choice {

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tracewheel_record::manifest::FidelityBounds;
 
-use crate::scenario::{Budget, Protocol, Retry};
+use crate::scenario::{Budget, HookEntry, Protocol, Retry};
 use crate::time::parse_ns;
 
 pub(crate) use help::command;
@@ -327,6 +327,29 @@ pub(crate) struct ReplayArgs {
     /// State of the target's prompt cache. Default `natural`.
     #[arg(long, value_name = "MODE")]
     pub(crate) cache: Option<String>,
+    /// Empty the target's prefix cache before anything is sent, as this engine does it, and read from its answer whether it
+    /// did. The scenario's `[[hooks]]` can do more.
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) flush: Vec<String>,
+    /// Hooks of the scenario.
+    #[arg(skip)]
+    pub(crate) hooks: Vec<HookEntry>,
+    /// Send the plan although a hook failed, and say so in the run's warnings.
+    #[arg(long)]
+    pub(crate) ignore_hook_failure: bool,
+    /// Fill the cache ahead with the prefixes that were live before the window: those used in this stretch before it
+    /// (`10m`), or `all` of them.
+    #[arg(long, value_name = "LOOK_BACK")]
+    pub(crate) prime: Option<String>,
+    /// Of these, only as many tokens as the cache held: the blocks used last.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) prime_tokens: Option<u64>,
+    /// Which of the prefixes are sent. Default `live`.
+    #[arg(long, value_name = "WORD")]
+    pub(crate) prime_prefixes: Option<String>,
+    /// Requests at once while the cache is filled. Default 4.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) prime_at_once: Option<u32>,
     /// Ignore the arrival times and keep N requests in flight, as naive benches do; labelled in every output.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) closed_loop: Option<u32>,
@@ -390,6 +413,13 @@ pub(crate) struct ReplayArgs {
     /// Print the run's summary as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl ReplayArgs {
+    /// All hooks: those of flags, then those of the scenario.
+    pub(crate) fn hook_entries(&self) -> Vec<HookEntry> {
+        self.flush.iter().map(|engine| HookEntry::flush(engine)).chain(self.hooks.iter().cloned()).collect()
+    }
 }
 
 /// `tracewheel recover`

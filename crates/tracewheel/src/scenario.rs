@@ -1,6 +1,7 @@
 //! The scenario file: what `replay` would be told by flags, kept beside the code that it tests.
 
 mod clients;
+mod hooks;
 mod protocol;
 mod retry;
 
@@ -19,6 +20,7 @@ use crate::files;
 use crate::time::parse_ns;
 
 pub(crate) use clients::{Budget, Sessions};
+pub(crate) use hooks::HookEntry;
 pub(crate) use protocol::Protocol;
 pub(crate) use retry::Retry;
 
@@ -47,6 +49,8 @@ struct Scenario {
     #[serde(default)]
     window: Window,
     #[serde(default)]
+    prime: Prime,
+    #[serde(default)]
     replay: Replay,
     #[serde(default)]
     retry: Retry,
@@ -58,6 +62,8 @@ struct Scenario {
     record: Record,
     #[serde(default)]
     fidelity: Fidelity,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    hooks: Vec<HookEntry>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -89,6 +95,15 @@ struct Window {
     warmup_before: bool,
     #[serde(default)]
     leave_out: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Prime {
+    look_back: Option<String>,
+    cache_tokens: Option<u64>,
+    prefixes: Option<String>,
+    at_once: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -170,6 +185,7 @@ struct Replay {
     realtime: Option<bool>,
     #[serde(default)]
     pin: Vec<u32>,
+    ignore_hook_failure: Option<bool>,
 }
 
 fn duration_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
@@ -226,11 +242,13 @@ fn checked(file: &Scenario) -> Result<(), String> {
         ("replay", "retry", &replay.retry),
         ("replay", "cache", &replay.cache),
         ("replay", "cancel", &replay.cancel),
+        ("prime", "prefixes", &file.prime.prefixes),
         ("replay", "unknown_tokens", &replay.unknown_tokens),
         ("replay", "lengths", &replay.lengths),
         ("replay", "connection_use", &replay.connection_use),
     ] {
-        if let (Some(value), Some(choice)) = (value, choice("replay", key)) {
+        let flag = if section == "prime" { "prime_prefixes" } else { key };
+        if let (Some(value), Some(choice)) = (value, choice("replay", flag)) {
             choice.check(value).map_err(|why| format!("[{section}] {key}: {why}"))?;
         }
     }
@@ -288,6 +306,13 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         after_failure: args.after_failure.or(file.sessions.after_failure),
         cancel: args.cancel.or(file.replay.cancel),
         cache: args.cache.or(file.replay.cache),
+        flush: args.flush,
+        hooks: file.hooks,
+        ignore_hook_failure: args.ignore_hook_failure || file.replay.ignore_hook_failure.unwrap_or(false),
+        prime: args.prime.or(file.prime.look_back),
+        prime_tokens: args.prime_tokens.or(file.prime.cache_tokens),
+        prime_prefixes: args.prime_prefixes.or(file.prime.prefixes),
+        prime_at_once: args.prime_at_once.or(file.prime.at_once),
         closed_loop: args.closed_loop.or(file.replay.closed_loop),
         timeout: args.timeout.or(file.replay.timeout),
         drain: args.drain.or(file.replay.drain),
@@ -344,6 +369,12 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             warmup_before: args.warmup_before,
             leave_out: args.leave_out.clone(),
         },
+        prime: Prime {
+            look_back: args.prime.clone(),
+            cache_tokens: args.prime_tokens,
+            prefixes: args.prime_prefixes.clone(),
+            at_once: Some(config.prime_concurrency),
+        },
         replay: Replay {
             speed: text(&args.speed, "1"),
             retry: None,
@@ -361,6 +392,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             workers: args.workers,
             realtime: Some(config.realtime),
             pin: args.pin.clone(),
+            ignore_hook_failure: Some(config.ignore_hook_failure),
         },
         retry: Retry::of(&config.retry),
         budget: Budget::of(&config.budget),
@@ -371,6 +403,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             part_bytes: Some(config.record.part_bytes),
         },
         fidelity: Fidelity::of(&config.fidelity),
+        hooks: args.hook_entries(),
     };
     toml::to_string(&scenario).ok()
 }
@@ -459,7 +492,7 @@ mod tests {
     #[test]
     fn the_table_of_keys_on_the_page_is_the_code() {
         let page = include_str!("../../../docs/scenario.md");
-        let section = page.split("## Keys").nth(1).unwrap().split("\n## ").next().unwrap();
+        let section = page.split("## Keys").nth(1).unwrap().split("\n### ").next().unwrap();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         let on_page: std::collections::BTreeSet<String> = rows.map(str::to_owned).collect();
         let sections: Vec<String> = keys("").into_iter().filter(|key| !on_page.contains(key)).collect();

@@ -8,6 +8,8 @@
     reason = "a test may fail at once, and its servers may sleep"
 )]
 
+#[path = "whole/cache.rs"]
+mod cache;
 #[path = "whole/clients.rs"]
 mod clients;
 #[path = "whole/commands.rs"]
@@ -30,6 +32,8 @@ mod fidelity;
 mod full_disk;
 #[path = "whole/harness.rs"]
 mod harness;
+#[path = "whole/hooks.rs"]
+mod hooks;
 #[path = "whole/http2.rs"]
 mod http2;
 #[path = "whole/imports.rs"]

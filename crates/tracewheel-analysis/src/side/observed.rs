@@ -69,6 +69,8 @@ pub(crate) struct Observed {
     pub(crate) spread: bool,
     pub(crate) input_tokens: Option<u32>,
     pub(crate) cached_tokens: Option<u32>,
+    /// Runs only: what the plan expected.
+    pub(crate) predicted_cached_tokens: Option<u32>,
     pub(crate) output_tokens: Option<u32>,
     pub(crate) attempts: u16,
     /// Whether a byte of any attempt was written.

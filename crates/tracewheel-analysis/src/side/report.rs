@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::cached::CachedReport;
 use super::wave::RetryWave;
 use crate::fidelity::DurationSummary;
 
@@ -32,6 +33,8 @@ pub struct SideReport {
     pub counts: Counts,
     /// Retries and waits inside the latency.
     pub retries: RetryReport,
+    /// How much of the prompts came from the prefix cache, and how much was predicted to.
+    pub cached: CachedReport,
     /// Evenness of the streams.
     pub streams: StreamReport,
     /// Where the times come from.

@@ -199,6 +199,7 @@ fn observed(record: &RequestRecord) -> Observed {
         end_ns: record.end_ns,
         input_tokens: record.input_tokens,
         cached_tokens: record.cached_tokens,
+        predicted_cached_tokens: record.predicted_cached_tokens,
         output_tokens: record.output_tokens,
         attempts: record.attempts,
         counted: u64::from(record.final_attempt),

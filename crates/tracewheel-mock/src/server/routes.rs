@@ -26,6 +26,7 @@ use crate::log::{AttemptLog, LogSink};
 use crate::reply::{Reply, Voice};
 use crate::server::body::{Place, Progress, ReplyBody, TokenStream};
 use crate::server::exchange::{Exchange, Tally};
+use crate::server::flush::FlushState;
 use crate::server::hub::Hub;
 use crate::server::io::{Arrival, Connection};
 use crate::server::metrics;
@@ -55,6 +56,7 @@ pub(crate) struct Service {
     pub(crate) stopping: Rc<Cell<bool>>,
     pub(crate) tally: Rc<RefCell<Tally>>,
     pub(crate) faults: RefCell<FaultPlan>,
+    pub(crate) flush: FlushState,
     /// When it began to serve.
     started: RunNs,
     next_ticket: Cell<u64>,
@@ -87,6 +89,7 @@ impl Service {
         let fingerprint = format!("fp_mock_{:016x}", xxh3_64(config.describe().as_bytes()));
         Rc::new(Self {
             faults: RefCell::new(FaultPlan::new(&config)),
+            flush: FlushState::default(),
             started: clock.now(),
             config,
             tls,
@@ -160,12 +163,14 @@ impl Service {
         if !asks_model && let Some(response) = call.meet_fault(None).await? {
             return Ok(response);
         }
+        if let Some(response) = call.flush() {
+            return Ok(response);
+        }
         let response = match (&call.parts.method, path) {
             (&Method::POST, _) if asks_model => call.generate(body).await?,
             (&Method::GET, "/v1/models") => call.json(StatusCode::OK, models(&call.service.config)),
             (&Method::GET, "/health") => call.json(StatusCode::OK, r#"{"status":"ok"}"#),
             (&Method::GET, "/metrics") => call.metrics(),
-            (&Method::POST, "/reset_prefix_cache") => call.reset_prefix_cache(),
             (method, _)
                 if asks_model
                     || matches!(path, "/v1/models" | "/health" | "/metrics" | "/reset_prefix_cache") =>
@@ -384,11 +389,6 @@ impl Call {
         response
     }
 
-    fn reset_prefix_cache(&self) -> Response<ReplyBody> {
-        let done = self.service.hub.reset_prefix_cache();
-        self.json(StatusCode::OK, format!(r#"{{"success":{done}}}"#))
-    }
-
     fn metrics(&self) -> Response<ReplyBody> {
         let model = self.service.config.models.first().map_or("mock", String::as_str);
         let faults = self.service.fault_effects().iter().map(|(_, count)| count).sum();
@@ -397,7 +397,7 @@ impl Call {
         self.respond(StatusCode::OK, PLAIN, body)
     }
 
-    fn refuse(&self, error: &ApiError) -> Response<ReplyBody> {
+    pub(crate) fn refuse(&self, error: &ApiError) -> Response<ReplyBody> {
         let status = self.dialect.status(error);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         self.json(status, self.refusal(error))
@@ -408,7 +408,7 @@ impl Call {
         self.dialect.refusal(error, &String::from_utf8_lossy(self.request_id.as_bytes()))
     }
 
-    fn json(&self, status: StatusCode, body: impl Into<Bytes>) -> Response<ReplyBody> {
+    pub(crate) fn json(&self, status: StatusCode, body: impl Into<Bytes>) -> Response<ReplyBody> {
         // To a HEAD only the head is sent, and nobody would ask for the body's end.
         let body = if self.parts.method == Method::HEAD { Bytes::new() } else { body.into() };
         self.respond(status, JSON, ReplyBody::whole(body, Rc::clone(&self.exchange), self.tamper()))

@@ -57,6 +57,58 @@ fn a_reset_under_load_says_that_it_did_nothing() {
     assert_eq!((reset.status, &reset.json()["success"]), (200, &Value::from(false)));
 }
 
+/// What a repeated prompt finds in the cache of a mock, before and after these calls.
+fn found_after(config: tracewheel_mock::MockConfig, calls: &[(&str, &str)]) -> (Vec<(u16, String)>, u64) {
+    let mock = start(config);
+    let mut client = Client::connect(mock.local_addr());
+    let body = chat_body("again", 100, 1, "");
+    client.chat(&body);
+    let answers = calls.iter().map(|(method, path)| {
+        let answer = Client::connect(mock.local_addr()).call(method, path, &[], "{}");
+        (answer.status, answer.chunks.concat())
+    });
+    let answers = answers.collect();
+    let found = client.chat(&body).json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    (answers, found.unwrap())
+}
+
+#[test]
+fn every_engines_way_to_empty_the_cache_empties_it() {
+    let (answers, found) = found_after(fast(), &[("POST", "/flush_cache")]);
+    assert_eq!((answers[0].0, found), (200, 0));
+    let (answers, found) = found_after(fast(), &[("POST", "/clear"), ("POST", "/clear")]);
+    assert!(answers[0].1.contains(r#""num_tokens":96"#), "what it found: {answers:?}");
+    assert!(answers[1].1.contains(r#""num_tokens":0"#) && found == 0, "{answers:?}");
+    let erase: Vec<String> = (0..4).map(|slot| format!("/slots/{slot}?action=erase")).collect();
+    let erase: Vec<(&str, &str)> = erase.iter().map(|path| ("POST", path.as_str())).collect();
+    let (answers, found) = found_after(fast(), &erase);
+    assert!(
+        answers.iter().all(|(status, body)| *status == 200 && body.contains(r#""n_erased":24"#)),
+        "{answers:?}"
+    );
+    assert_eq!(found, 0);
+    assert_eq!(found_after(fast(), &erase[..3]).1, 96, "the other slots keep theirs");
+}
+
+#[test]
+fn a_mock_that_seems_busy_or_tells_nothing_empties_nothing_the_first_time() {
+    let mut busy = fast();
+    busy.flush.busy_answers = 1;
+    let twice = |path| [("POST", path), ("POST", path)];
+    let (answers, found) = found_after(busy.clone(), &twice("/reset_prefix_cache"));
+    let bodies: Vec<&str> = answers.iter().map(|(_, body)| body.as_str()).collect();
+    assert_eq!((bodies, found), (vec![r#"{"success":false}"#, r#"{"success":true}"#], 0));
+    let (answers, found) = found_after(busy.clone(), &twice("/flush_cache"));
+    assert_eq!((answers[0].0, answers[1].0, found), (400, 200, 0));
+    let (answers, _) = found_after(busy.clone(), &[("GET", "/slots"), ("GET", "/slots")]);
+    assert!(answers[0].1.contains("true") && !answers[1].1.contains("true"), "{answers:?}");
+    busy.flush.tells = tracewheel_mock::FlushTells::Nothing;
+    for path in ["/reset_prefix_cache", "/flush_cache"] {
+        let (answers, found) = found_after(busy.clone(), &[("POST", path)]);
+        assert_eq!((answers[0].0, found), (200, 96), "{path}: the lie");
+    }
+}
+
 #[test]
 fn a_spent_request_budget_answers_429_with_both_waits() {
     let mut config = fast();

@@ -153,6 +153,30 @@ pub struct CacheSection {
     pub reported_by: Option<u64>,
     /// How the nonce entered: for example `prompt`, `cache_salt` or `off`.
     pub nonce_by: Option<String>,
+    /// What was sent ahead to fill it, as planned; `None` where nothing was.
+    pub prime: Option<PrimeSection>,
+    /// Hooks that acted on the target, each as its point and its name, in order.
+    pub hooks: Vec<String>,
+}
+
+/// What is sent ahead of a plan to fill the target's cache, as known before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrimeSection {
+    /// `history`: prefixes that rows before the window left behind. `prompts`: the plan's own prompts.
+    pub of: Option<String>,
+    /// How far back rows were looked at, in recorded time.
+    pub look_back_ns: Option<i64>,
+    /// Size of the cache that was taken, in tokens; `None` is no bound.
+    pub cache_tokens: Option<u64>,
+    /// `live`: all prefixes found. `reused`: those that a request of the window finds.
+    pub prefixes: Option<String>,
+    /// Requests to send; `None` where that is known only when they were.
+    pub requests: Option<u64>,
+    /// Their input tokens.
+    pub input_tokens: Option<u64>,
+    /// Tokens of the distinct blocks in them: what an empty cache has to take, at least.
+    pub distinct_tokens: Option<u64>,
 }
 
 /// The generator's machine.

@@ -32,6 +32,26 @@ pub struct OutcomeSection {
     pub in_flight: Option<DistributionSection>,
     /// What was seen of the connections, and learned of how long the target keeps them.
     pub connections: Option<ConnectionOutcome>,
+    /// What filling the target's cache took; `None` where nothing was sent ahead.
+    pub prime: Option<PrimeOutcome>,
+}
+
+/// What filling the target's cache ahead of a plan took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrimeOutcome {
+    /// Requests that ended well.
+    pub ok: u64,
+    /// Requests that did not.
+    pub failed: u64,
+    /// Input tokens of those that ended well, as the target counted them where it did.
+    pub input_tokens: u64,
+    /// Those of them that the target had already; `None` where no answer said so.
+    pub cached_tokens: Option<u64>,
+    /// Tokens that it put out.
+    pub output_tokens: u64,
+    /// From the first to the last of them.
+    pub took_ns: i64,
 }
 
 /// What became of a run's connections, and what was learned of how long the target keeps them.

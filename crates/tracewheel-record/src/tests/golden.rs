@@ -67,14 +67,8 @@ pub(super) fn manifest() -> Manifest {
             handshakes_resumed: Some(0),
         }),
         policy: policy(),
-        cache: CacheSection {
-            mode: text("natural"),
-            primed: Some(true),
-            planned_share: Some(0.25),
-            measured_share: Some(0.2),
-            reported_by: Some(2),
-            nonce_by: text("prompt"),
-        },
+        cache: cache(),
+        hooks: vec![hook()],
         prompts: PromptsSection {
             digest: text("0123456789abcdef"),
             origin: text("synthesised"),
@@ -97,6 +91,42 @@ pub(super) fn manifest() -> Manifest {
         warnings: vec!["the kernel gave no stamps for 1 read".to_owned()],
         outcome: Some(outcome()),
         other: Default::default(),
+    }
+}
+
+fn cache() -> CacheSection {
+    CacheSection {
+        mode: text("natural"),
+        primed: Some(true),
+        planned_share: Some(0.25),
+        measured_share: Some(0.2),
+        reported_by: Some(2),
+        nonce_by: text("prompt"),
+        prime: Some(PrimeSection {
+            of: text("history"),
+            look_back_ns: Some(300_000_000_000),
+            cache_tokens: Some(1_000_000),
+            prefixes: text("live"),
+            requests: Some(1),
+            input_tokens: Some(1_024),
+            distinct_tokens: Some(1_024),
+        }),
+        hooks: vec!["before-prime vllm".to_owned()],
+    }
+}
+
+fn hook() -> HookSection {
+    HookSection {
+        at: "before-prime".to_owned(),
+        name: "vllm".to_owned(),
+        called: vec!["POST https://api.example/reset_prefix_cache".to_owned()],
+        outcome: "done".to_owned(),
+        tries: 2,
+        status: Some(200),
+        answer: text("{\"success\":true}"),
+        why: text("the first answer said that requests still held blocks"),
+        started_ns: 1_000,
+        took_ns: 2_000,
     }
 }
 
@@ -128,6 +158,14 @@ fn outcome() -> OutcomeSection {
             streams: Some(100),
             window_waits: 2,
             window_wait_max_ns: Some(1_000_000),
+        }),
+        prime: Some(PrimeOutcome {
+            ok: 1,
+            failed: 0,
+            input_tokens: 1_024,
+            cached_tokens: Some(0),
+            output_tokens: 1,
+            took_ns: 500_000_000,
         }),
     }
 }
@@ -400,6 +438,10 @@ fn without_later_fields(manifest: &mut Manifest) {
     manifest.machine.scheduling_changes.clear();
     manifest.machine.pinned_cores.clear();
     manifest.outcome.as_mut().unwrap().connections = None;
+    manifest.outcome.as_mut().unwrap().prime = None;
+    manifest.cache.prime = None;
+    manifest.cache.hooks.clear();
+    manifest.hooks.clear();
     manifest.fidelity = None;
     if let Some(tls) = &mut manifest.tls {
         *tls = TlsSection {

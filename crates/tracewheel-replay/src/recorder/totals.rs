@@ -28,7 +28,7 @@ pub(crate) struct Totals {
     pub(crate) reasons: BTreeMap<String, u64>,
     /// From here on of the phase `measure` alone.
     pub(crate) attempts: u64,
-    pub(crate) primed: u64,
+    pub(crate) primed: Primed,
     pub(crate) lateness: Histogram,
     pub(crate) late_over_bound: u64,
     pub(crate) ttft: Histogram,
@@ -59,6 +59,33 @@ pub(crate) struct Totals {
     pub(crate) clock: ClockTrack,
     failures_in_a_row: u64,
     pub(crate) first_failure: Option<FirstFailure>,
+}
+
+/// What was sent ahead to fill the target's cache.
+#[derive(Debug, Default)]
+pub(crate) struct Primed {
+    pub(crate) ok: u64,
+    pub(crate) failed: u64,
+    pub(crate) input_tokens: u64,
+    /// `None` while no answer said it.
+    pub(crate) cached_tokens: Option<u64>,
+    pub(crate) output_tokens: u64,
+}
+
+impl Primed {
+    fn take(&mut self, record: &RequestRecord) {
+        if record.status != RequestStatus::Ok {
+            // Those that never left because the run ended did not fail.
+            self.failed += u64::from(record.status == RequestStatus::Failed);
+            return;
+        }
+        self.ok += 1;
+        self.input_tokens += u64::from(record.input_tokens.unwrap_or(0));
+        self.output_tokens += u64::from(record.output_tokens.unwrap_or(0));
+        if let Some(cached) = record.cached_tokens {
+            *self.cached_tokens.get_or_insert(0) += u64::from(cached);
+        }
+    }
 }
 
 /// The clock's offset over a run.
@@ -147,7 +174,7 @@ impl Totals {
     /// Counts a request; the failed ones in a row so far.
     pub(super) fn request(&mut self, record: &RequestRecord, decoded: Option<&Decoded>) -> u64 {
         if matches!(record.phase, Phase::Prime | Phase::Calibrate) {
-            self.primed += u64::from(record.status == RequestStatus::Ok);
+            self.primed.take(record);
             return 0;
         }
         let counts = &mut self.counts;
@@ -212,7 +239,7 @@ impl Totals {
 }
 
 /// The beginning of a text, redacted, on one line.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line: String = redact_text(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(SAID_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use tracewheel_protocol::{
     OptionError, PROVIDERS, Place, ProtocolOptions, Provider, Settled, Template, carrier, provider,
 };
 use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, H2Options, TlsClient, TlsRoots};
-use tracewheel_workload::Plan;
+use tracewheel_workload::{CacheMode, Plan};
 
-use crate::config::{ConnectionUse, SessionMode};
+use crate::config::{ConnectionUse, Secret, SessionMode};
+use crate::hook::{self, HookAction, HookPoint, Stage};
 use crate::machine;
-use crate::manifest::Known;
+use crate::manifest::{self, Known};
 use crate::realtime::Cores;
 use crate::worker::{Rules, Target};
 use crate::{ReplayConfig, ReplayError};
@@ -37,9 +39,31 @@ pub(super) struct Checked {
     pub(super) workers: u32,
     /// Which cores the run's threads are bound to.
     pub(super) cores: Option<Cores>,
+    /// Trusted certificates and the target's name in its own, for hooks.
+    hook_tls: (Option<PathBuf>, Option<String>),
+    /// The header of the target's key, for hooks.
+    hook_key: Option<(String, Secret)>,
 }
 
 impl Checked {
+    /// What hooks act upon.
+    pub(super) fn hook_stage<'a>(
+        &self,
+        clock: &Arc<RunClock>,
+        stopped: &'a (dyn Fn() -> bool + Sync),
+    ) -> Stage<'a> {
+        Stage {
+            way: hook::Way {
+                clock: Arc::clone(clock),
+                ca_file: self.hook_tls.0.clone(),
+                tls_name: self.hook_tls.1.clone(),
+            },
+            target: self.endpoint.url(),
+            key: self.hook_key.clone(),
+            stopped,
+        }
+    }
+
     pub(super) fn known<'a>(&'a self, plan: &'a Plan, config: &'a ReplayConfig) -> Known<'a> {
         Known {
             plan,
@@ -84,6 +108,13 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     }
     let names_model =
         !provider.knobs().free_form || settled.template.as_ref().is_some_and(Template::names_model);
+    if plan.header().options.history.is_some() && config.cache != CacheMode::Natural {
+        let problem = format!(
+            "what lived before the window is sent ahead only in the cache mode natural, not {}: leave one of the two out",
+            config.cache
+        );
+        return Err(refuse("prime", problem));
+    }
     if config.model.is_none()
         && names_model
         && let Some((row, count)) = plan.survey().without_model
@@ -91,6 +122,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
         return Err(refuse("model", problem));
     }
+    hooks(plan, config)?;
     let descriptors = machine::raise_descriptor_limit();
     enough_descriptors(descriptors, config)?;
     let (tls, roots) = tls(&endpoint, config)?.unzip();
@@ -120,6 +152,11 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         roots,
         workers,
         cores,
+        hook_tls: (config.ca_file.clone(), config.tls_name.clone()),
+        hook_key: config.secret.as_ref().map(|secret| {
+            let (name, value) = provider.key_header(secret.expose());
+            (name.to_owned(), Secret::new(value))
+        }),
     })
 }
 
@@ -199,6 +236,21 @@ fn operations(plan: &Plan, provider: &'static dyn Provider) -> Result<(), Replay
         );
         Err(refuse("operations", problem))
     })
+}
+
+/// Refuses hooks that cannot act, and those that would undo what the run prepares.
+fn hooks(plan: &Plan, config: &ReplayConfig) -> Result<(), ReplayError> {
+    for hook in &config.hooks {
+        let refuse = |problem: String| refuse("hooks", format!("{} {}: {problem}", hook.at, hook.name));
+        hook::check(hook).map_err(refuse)?;
+        let flushes = matches!(hook.action, HookAction::Flush(_));
+        if flushes && hook.at == HookPoint::BeforeMeasure && manifest::primes(plan, config.cache) {
+            let problem =
+                "it would empty the cache that the prime phase has just filled: let it act before-prime";
+            return Err(refuse(problem.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 fn refuse(option: &'static str, problem: String) -> ReplayError {

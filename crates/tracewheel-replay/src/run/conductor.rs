@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
+use tracewheel_record::manifest::HookSection;
 use tracewheel_record::{Manifest, RecordError};
 use tracewheel_timeline::vocab::Operation;
 use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, WorkloadError};
 
 use crate::histogram::quantiles;
+use crate::hook::{HookPoint, perform};
 use crate::manifest::{complete, per_second, primes};
 use crate::message::ReadyRequest;
 use crate::prefetch::{Budget, Predicted, Prefetch, Renderer};
 use crate::realtime::SchedulingSeen;
-use crate::recorder::{Live, Recorded, Totals};
+use crate::recorder::{Live, Recorded, Totals, one_line};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::{Answer, Command, ConnectFailure, Pace, connect_reason};
 use crate::{
@@ -69,6 +71,11 @@ pub(super) struct Progress {
     stopped_ns: Option<i64>,
     recorder_peak: u64,
     predicted: Predicted,
+    /// How long the prime phase took; `None` where there was none.
+    primed_in_ns: Option<i64>,
+    hooks: Vec<HookSection>,
+    /// What a hook that ends the run could not do.
+    hook_failure: Option<String>,
     error: Option<ReplayError>,
 }
 
@@ -82,6 +89,8 @@ pub(crate) struct Conducted {
     pub(crate) opened_ahead: u32,
     pub(crate) recorder_peak: u64,
     pub(crate) predicted: Predicted,
+    pub(crate) primed_in_ns: Option<i64>,
+    pub(crate) hooks: Vec<HookSection>,
 }
 
 type Prefetching<'scope, T> = ScopedJoinHandle<'scope, Result<T, WorkloadError>>;
@@ -90,22 +99,22 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     /// Sends the whole plan. `worker_died` says whether a sending thread ended by itself.
     pub(super) fn conduct(mut self, worker_died: &dyn Fn() -> bool) -> Conducted {
         self.progress.phase = "prime";
-        let (opened_ahead, unreachable) = self.warm(worker_died);
+        self.hooks(HookPoint::BeforePrime, worker_died);
+        let (opened_ahead, unreachable) = match self.progress.hook_failure {
+            Some(_) => (0, None),
+            None => self.warm(worker_died),
+        };
         tracing::info!(connections = opened_ahead, "connections stand");
         if unreachable.is_some() {
             self.shared.abort(Abort::TargetFailing);
         }
-        if primes(self.config.cache) && self.shared.halt() == Halt::Running {
+        if primes(self.plan, self.config.cache) && self.shared.halt() == Halt::Running {
             self.prime(worker_died);
         }
+        self.hooks(HookPoint::BeforeMeasure, worker_died);
         self.measure(worker_died);
-        let gave_up = unreachable
-            .map(|failure| unreachable_text(&self.checked.endpoint, self.checked.target.addr, &failure))
-            .or_else(|| {
-                let failing = self.shared.aborted() == Some(Abort::TargetFailing);
-                let most = self.config.give_up_after_failures.unwrap_or(0);
-                failing.then(|| format!("{most} requests in a row failed"))
-            });
+        let gave_up = self.progress.hook_failure.take().or_else(|| self.gave_up(unreachable));
+        self.hooks(HookPoint::AfterRun, worker_died);
         Conducted {
             error: self.progress.error,
             stopped: self.stop.level(),
@@ -114,7 +123,67 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             opened_ahead,
             recorder_peak: self.progress.recorder_peak,
             predicted: self.progress.predicted,
+            primed_in_ns: self.progress.primed_in_ns,
+            hooks: self.progress.hooks,
         }
+    }
+
+    /// Why the run gave up on the target, if it did.
+    fn gave_up(&self, unreachable: Option<ConnectFailure>) -> Option<String> {
+        unreachable
+            .map(|failure| unreachable_text(&self.checked.endpoint, self.checked.target.addr, &failure))
+            .or_else(|| {
+                let failing = self.shared.aborted() == Some(Abort::TargetFailing);
+                let most = self.config.give_up_after_failures.unwrap_or(0);
+                failing.then(|| format!("{most} requests in a row failed"))
+            })
+    }
+
+    /// Does what the hooks of a point say, one after the other, in a thread of their own. One that fails before the plan's
+    /// first request ends the run, unless that is to be ignored. After the run they act however it ended.
+    fn hooks(&mut self, at: HookPoint, worker_died: &dyn Fn() -> bool) {
+        for hook in self.config.hooks.iter().filter(|hook| hook.at == at) {
+            let ending = at != HookPoint::AfterRun && self.shared.halt() > Halt::Running;
+            if ending || self.stop.level() == StopLevel::Cut {
+                return;
+            }
+            tracing::info!(hook = %hook.name, %at, "hook");
+            let (shared, stop, checked) = (Arc::clone(&self.shared), self.stop.clone(), self.checked);
+            let elsewhere = self.elsewhere();
+            let thread = self.scope.spawn(move || {
+                elsewhere();
+                let least = if at == HookPoint::AfterRun { StopLevel::Drain } else { StopLevel::Running };
+                let stopped =
+                    || stop.level() > least || (at != HookPoint::AfterRun && shared.halt() > Halt::Running);
+                perform(hook, &checked.hook_stage(&shared.clock, &stopped))
+            });
+            while !thread.is_finished() {
+                self.look(worker_died);
+                blocking::sleep(NAP_NS);
+            }
+            let Ok(section) = thread.join() else {
+                let problem = "it panicked".to_owned();
+                self.progress.error.get_or_insert(ReplayError::Internal { thread: "hook", problem });
+                self.shared.abort(Abort::ThreadDied);
+                return;
+            };
+            self.note_hook(at, section);
+        }
+    }
+
+    fn note_hook(&mut self, at: HookPoint, section: HookSection) {
+        tracing::info!(
+            hook = %section.name,
+            outcome = %section.outcome,
+            tries = section.tries,
+            status = section.status,
+            "hook ended"
+        );
+        if section.outcome == "failed" && at != HookPoint::AfterRun && !self.config.ignore_hook_failure {
+            self.progress.hook_failure = Some(hook_failure_text(&section));
+            self.shared.abort(Abort::HookFailed);
+        }
+        self.progress.hooks.push(section);
     }
 
     /// Opens connections before the first request; how many stand, and why none does.
@@ -159,8 +228,10 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             elsewhere();
             prefetch.prime(plan)
         });
-        self.start(outlets, Some(self.config.prime_concurrency), self.shared.clock.now().0);
+        let start_ns = self.shared.clock.now().0;
+        self.start(outlets, Some(self.config.prime_concurrency), start_ns);
         self.await_workers(worker_died, |answer| matches!(answer, Answer::PhaseDone));
+        self.progress.primed_in_ns = Some(self.shared.clock.now().0 - start_ns);
         let outcome = thread.join();
         self.note_prefetch(outcome.map(|outcome| outcome.map(drop)));
     }
@@ -371,6 +442,21 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 }
 
+/// What a hook that ended the run could not do, with the remedy.
+fn hook_failure_text(hook: &HookSection) -> String {
+    let why = hook.why.as_deref().unwrap_or("it failed");
+    let answer = hook.answer.as_deref().map(|answer| format!("; it said: {}", one_line(answer)));
+    format!(
+        "the hook {} ({}) failed {}, after {} tries: {why}{}; nothing of the plan was sent. Mend it, or go on in any case with \
+         --ignore-hook-failure",
+        hook.name,
+        hook.called.join(", "),
+        hook.at,
+        hook.tries,
+        answer.unwrap_or_default()
+    )
+}
+
 /// Why nothing was sent at all, with the remedy.
 fn unreachable_text(endpoint: &Endpoint, addr: SocketAddr, failure: &ConnectFailure) -> String {
     let ConnectFailure { kind, detail } = failure;
@@ -400,7 +486,8 @@ pub(super) fn report(
         reasons: totals.reasons.clone(),
         attempts: totals.attempts,
         retries: shared.gauges.retries.load(Ordering::Relaxed),
-        primed: totals.primed,
+        primed: totals.primed.ok,
+        prime: manifest.outcome.as_ref().and_then(|outcome| outcome.prime),
         warmup: header.requests_warmup,
         thinned: header.thinned.clone(),
         connections: shared.gauges.connections_opened.load(Ordering::Relaxed),
@@ -424,6 +511,7 @@ pub(super) fn report(
         warnings: Vec::new(),
     };
     manifest.warnings.extend(warnings(&report, totals.local_failures));
+    manifest.warnings.extend(hook_warnings(&conducted.hooks));
     manifest.warnings.extend(scheduling_warnings(&shared.scheduling()));
     if let Some(told) = without_output(totals, plan) {
         report.no_output = (totals.silent == totals.well).then(|| told.clone());
@@ -460,6 +548,17 @@ fn without_output(totals: &Totals, plan: &Plan) -> Option<String> {
     })
 }
 
+/// Which hooks did not do their work, or did not prove it.
+fn hook_warnings(hooks: &[HookSection]) -> Vec<String> {
+    let failing = hooks.iter().filter(|hook| hook.outcome == "failed" || hook.outcome == "unproven");
+    let told = failing.map(|hook| {
+        let why = hook.why.as_deref().unwrap_or("no reason is known");
+        let outcome = if hook.outcome == "failed" { "failed" } else { "proves nothing" };
+        format!("the hook {} {} {outcome}: {why}", hook.name, hook.at)
+    });
+    told.collect()
+}
+
 /// What was asked of the system's scheduler and not obtained, or not kept.
 fn scheduling_warnings(seen: &SchedulingSeen) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -488,6 +587,13 @@ fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
             None => "before its first measured request".to_owned(),
         };
         warnings.push(format!("the run was stopped {when}: its window ends there"));
+    }
+    if let Some(prime) = report.prime.filter(|prime| prime.failed > 0) {
+        warnings.push(format!(
+            "{} of {} requests that were to fill the cache failed: it was not in the state that was asked for",
+            prime.failed,
+            prime.ok + prime.failed
+        ));
     }
     if local_failures > 0 {
         warnings.push(format!(

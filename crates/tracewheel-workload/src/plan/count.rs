@@ -73,6 +73,7 @@ impl Count {
             rows_left_out: 0,
             thinned: None,
             requests_filled: 0,
+            history: None,
             prompts: PromptStats::default(),
         };
         Count {

@@ -86,6 +86,12 @@ const REPLAY: Groups = &[
         "How it is sent",
         &[
             "cache",
+            "flush",
+            "ignore_hook_failure",
+            "prime",
+            "prime_tokens",
+            "prime_prefixes",
+            "prime_at_once",
             "retry",
             "retry_with",
             "budget",

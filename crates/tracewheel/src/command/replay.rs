@@ -14,16 +14,18 @@ use tracewheel_replay::{
     StopSignal,
 };
 use tracewheel_timeline::vocab::Operation;
-use tracewheel_workload::{Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window};
+use tracewheel_workload::{
+    CacheMode, History, HistorySurvey, Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window,
+};
 
 use crate::choice::choice;
 use crate::cli::ReplayArgs;
 use crate::command::{bounds, inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
-use crate::scenario::{Budget, Retry, Sessions};
+use crate::scenario::{Budget, HookEntry, Retry, Sessions};
 use crate::waiting::while_showing;
-use crate::{scenario, secret, signals};
+use crate::{scenario, secret, signals, time};
 
 use document::ReplayDocument;
 
@@ -31,6 +33,8 @@ mod document;
 
 /// Events that may wait for the progress line before the replay drops some.
 const EVENT_QUEUE: usize = 64;
+/// The rate of reading at which the cost of priming is told as a time.
+const PREFILL_TOKENS_PER_S: f64 = 10_000.0;
 /// Time between two looks at the stop signal while the plan is made.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -195,7 +199,7 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
     let planning =
         |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
     let plan = while_showing(output, planning, || plan_unless_stopped(timeline_path.clone(), options, stop))?;
-    say_what_is_planned(plan.header(), output);
+    say_what_is_planned(plan.header(), config.cache, output);
     say_who_left(&plan, &config, output);
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
     let progress = ReplayProgress::start(receiver, output.reporter());
@@ -343,6 +347,9 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     config.protocol = section.options(force_length);
     config.headers = section.headers();
     (config.realtime, config.pin) = (args.realtime, args.pin.clone());
+    config.hooks = args.hook_entries().iter().map(HookEntry::hook).collect::<Result<_, _>>()?;
+    config.ignore_hook_failure = args.ignore_hook_failure;
+    config.prime_concurrency = args.prime_at_once.unwrap_or(config.prime_concurrency);
     config.max_connections = args.connections;
     config.spare_connections = args.spare_connections;
     config.http2_streams = args.http2_streams.unwrap_or(config.http2_streams);
@@ -396,7 +403,21 @@ fn ca_file(args: &ReplayArgs) -> Option<PathBuf> {
 }
 
 /// What of the window is not sent, or not measured.
-fn say_what_is_planned(header: &PlanHeader, output: &Output) {
+fn say_what_is_planned(header: &PlanHeader, cache: CacheMode, output: &Output) {
+    if let Some(history) = &header.history {
+        output.note(&told_history(history));
+        let reused_only = header.options.history.is_some_and(|wanted| wanted.reused_only);
+        if history.requests > 0 && !reused_only {
+            output.note(
+                "prime: --prime-prefixes reused sends only the prefixes that a request of the window finds",
+            );
+        }
+    } else if cache == CacheMode::Warm {
+        output.note(&format!(
+            "prime: every distinct prompt of the plan is sent ahead: at most {} requests with {} input tokens",
+            header.requests, header.prompts.input_tokens
+        ));
+    }
     if let Some(thinned) = &header.thinned {
         output.note(&thinned_text(thinned, header.requests));
     }
@@ -425,6 +446,22 @@ fn say_who_left(plan: &Plan, config: &ReplayConfig, output: &Output) {
             "{left} requests were left by their client in production and are read to their end here; `--cancel recorded` leaves them likewise"
         ));
     }
+}
+
+/// What bringing the history back will cost, told before it is sent.
+fn told_history(history: &HistorySurvey) -> String {
+    let HistorySurvey { requests, input_tokens, distinct_tokens, rows, .. } = history;
+    let seconds = history.look_back_ns as f64 / 1e9;
+    if *requests == 0 {
+        return format!(
+            "prime: nothing to send ahead: the {rows} rows of the {seconds} s before the window left no prefix that is known"
+        );
+    }
+    let at_rate = clock((*distinct_tokens as f64 / PREFILL_TOKENS_PER_S * 1e9) as i64);
+    format!(
+        "prime: {requests} requests with {input_tokens} input tokens ({distinct_tokens} of them distinct) and one output token each \
+         go ahead, from {rows} rows of the {seconds} s before the window; at 10,000 new tokens a second that takes {at_rate}"
+    )
 }
 
 fn thinned_text(thinned: &Thinned, kept: u64) -> String {
@@ -484,6 +521,30 @@ fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
         thin,
         warmup: args.warmup.map(|length_ns| Warmup { length_ns, before_window: args.warmup_before }),
         leave_out,
+        history: history(args)?,
         ..PlanOptions::default()
     })
+}
+
+/// What of the rows before the window is sent ahead.
+fn history(args: &ReplayArgs) -> Result<Option<History>, Failure> {
+    if args.prime.is_none() && args.prime_tokens.is_none() {
+        return match args.prime_prefixes {
+            Some(_) => Err(Failure::usage(
+                "--prime-prefixes says what is primed: say from how far back, as in `--prime 10m` or `--prime all`",
+            )),
+            None => Ok(None),
+        };
+    }
+    let look_back_ns = match args.prime.as_deref() {
+        None | Some("all") => None,
+        Some(text) => {
+            Some(time::parse_ns(text).map_err(|why| Failure::usage(format!("--prime: {why}, or all")))?)
+        }
+    };
+    Ok(Some(History {
+        look_back_ns,
+        cache_tokens: args.prime_tokens,
+        reused_only: args.prime_prefixes.as_deref() == Some("reused"),
+    }))
 }

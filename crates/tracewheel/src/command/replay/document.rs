@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tracewheel_analysis::ReplaySummary;
-use tracewheel_record::manifest::ConnectionOutcome;
+use tracewheel_record::manifest::{ConnectionOutcome, PrimeOutcome};
 use tracewheel_replay::{FirstFailure, RunReport, StopLevel};
 use tracewheel_workload::Thinned;
 
@@ -27,6 +27,8 @@ struct ProcessReport {
     gave_up: Option<String>,
     first_failure: Option<FirstFailure>,
     primed: u64,
+    /// As `outcome.prime` of the manifest.
+    prime: Option<PrimeOutcome>,
     /// Planned requests of the warm-up: in no figure above.
     warmup: u64,
     thinned: Option<Thinned>,
@@ -54,6 +56,7 @@ impl ReplayDocument {
                 gave_up: report.gave_up.clone(),
                 first_failure: report.first_failure.clone(),
                 primed: report.primed,
+                prime: report.prime,
                 warmup: report.warmup,
                 thinned: report.thinned.clone(),
                 connections: report.connections,
