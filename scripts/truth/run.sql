@@ -93,6 +93,11 @@ SELECT getvariable('side'), a.first_write_ns, greatest(a.due_ns - b.end_ns, 0), 
 FROM run_attempt a JOIN run_attempt b ON b.row = a.row AND b.copy = a.copy AND b.attempt = a.attempt - 1
 WHERE a.first_write_ns IS NOT NULL AND b.end_ns IS NOT NULL;
 
+INSERT INTO made_prompt
+SELECT getvariable('side'), asked_input_tokens, input_tokens FROM run_request
+WHERE phase = 'measure' AND NOT after_window AND status = 'ok' AND asked_input_tokens IS NOT NULL
+  AND input_tokens IS NOT NULL AND input_tokens_source = 'reported';
+
 INSERT INTO body_tail
 SELECT getvariable('side'), a.body_end_ns - s.last_ns FROM answer a JOIN run_stream s USING (row, copy) WHERE a.streamed;
 

@@ -113,6 +113,7 @@ class Tables:
             "counts": self.counts(side, source),
             "retries": self.retries(side),
             "cached": self.cached(side),
+            "prompts": self.prompts(side),
             "streams": self.streams(side),
             "stamps": self.stamps(side),
         }
@@ -194,6 +195,30 @@ class Tables:
             "backoff": self.duration(side, "backoff"),
             "budget_wait": self.duration(side, "budget_wait"),
             "wave": self.wave(side),
+        }
+
+    def prompts(self, side):
+        """Made-up prompts against what the target counted."""
+        n, asked, counted, error, error_abs, error_abs_95 = self.rows(
+            """WITH known AS (
+                   SELECT asked, counted, CASE WHEN asked > 0 THEN (counted - asked)::DOUBLE / asked END AS error
+                   FROM made_prompt WHERE side = $1
+               ), whole AS (
+                   SELECT count(*) AS n, coalesce(sum(asked), 0)::BIGINT AS asked, coalesce(sum(counted), 0)::BIGINT AS counted,
+                          list_sort(list(error) FILTER (error IS NOT NULL)) AS errors,
+                          list_sort(list(abs(error)) FILTER (error IS NOT NULL)) AS sizes
+                   FROM known
+               )
+               SELECT n, asked, counted, at_rank(errors, 50), at_rank(sizes, 50), at_rank(sizes, 95) FROM whole""",
+            side,
+        )[0]
+        return {
+            "requests": n,
+            "asked_tokens": asked,
+            "counted_tokens": counted,
+            "error_p50": error,
+            "error_abs_p50": error_abs,
+            "error_abs_p95": error_abs_95,
         }
 
     def wave(self, side):

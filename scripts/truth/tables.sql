@@ -32,6 +32,8 @@ CREATE OR REPLACE TEMP TABLE lateness (side VARCHAR, ns BIGINT, written_ns BIGIN
 CREATE OR REPLACE TEMP TABLE retry_lateness (side VARCHAR, ns BIGINT);
 -- Retries whose attempt before has a known end: when it left, the wait before it, the time from the attempt before.
 CREATE OR REPLACE TEMP TABLE retry (side VARCHAR, at_ns BIGINT, wait_ns BIGINT, period_ns BIGINT);
+-- Made-up prompts of successful requests: input tokens asked for, input tokens that the target counted.
+CREATE OR REPLACE TEMP TABLE made_prompt (side VARCHAR, asked BIGINT, counted BIGINT);
 CREATE OR REPLACE TEMP TABLE body_tail (side VARCHAR, ns BIGINT);
 -- Figures that are one a side.
 CREATE OR REPLACE TEMP TABLE figure (side VARCHAR, name VARCHAR, n BIGINT);

@@ -16,8 +16,8 @@ pub use crate::quantile::Percentile;
 pub use crate::ratio::RatioInterval;
 pub use crate::side::{
     CacheClass, CacheClassReport, CachedDifference, CachedReport, CachedShare, Concurrency, Counts,
-    JitterSummary, RetryReport, RetryWave, SideKind, SideReport, StallSummary, StampShare, StreamReport,
-    TokenSources, Window,
+    JitterSummary, PromptReport, RetryReport, RetryWave, SideKind, SideReport, StallSummary, StampShare,
+    StreamReport, TokenSources, Window,
 };
 
 /// Version of the comparison's JSON: a minor version only adds keys.

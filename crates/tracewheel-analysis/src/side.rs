@@ -6,6 +6,7 @@
 mod cached;
 mod load_level;
 pub(crate) mod observed;
+mod prompts;
 mod report;
 mod run;
 pub(crate) mod streams;
@@ -25,6 +26,7 @@ use run::PhaseCounts;
 use streams::{OutputStream, StreamTally, TokenSource};
 
 pub use cached::{CacheClass, CacheClassReport, CachedDifference, CachedReport, CachedShare};
+pub use prompts::PromptReport;
 pub use report::{
     Concurrency, Counts, JitterSummary, RetryReport, SideKind, SideReport, StallSummary, StampShare,
     StreamReport, TokenSources, Window,
@@ -78,6 +80,7 @@ impl<'a> Side<'a> {
             counts: Counts::default(),
             retries: retries(&roster),
             cached: cached::report(&roster),
+            prompts: PromptReport::of(&roster),
             streams: StreamReport::default(),
             stamps: StampShare::default(),
         };

@@ -27,7 +27,9 @@ pub use outcome::{
     AnswersLimitFrom, ConnectionOutcome, Counts, DistributionSection, EndedBy, OutcomeSection, PercentilesNs,
     PrimeOutcome,
 };
-pub use plan::{PlanSection, PromptsSection, ScenarioSection, WindowSection};
+pub use plan::{
+    CalibrationSection, PlanSection, PromptsSection, ScenarioSection, TokenizerSection, WindowSection,
+};
 
 /// The environment of a run and, once it is closed, its outcome.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -39,6 +39,8 @@ pub struct ReplayConfig {
     pub cache: CacheMode,
     /// Nonce that re-keys the prompts. Without it one is drawn and recorded.
     pub nonce: Option<u64>,
+    /// How prompts are made up.
+    pub prompts: PromptOptions,
     /// What the protocol is told besides: the engine, lengths, fields, versions, free-form requests.
     pub protocol: ProtocolOptions,
     /// Sampling temperature where the recorded parameters name none.
@@ -125,6 +127,7 @@ impl Default for ReplayConfig {
             run_name: "run".to_owned(),
             cache: CacheMode::Natural,
             nonce: None,
+            prompts: PromptOptions::default(),
             protocol: ProtocolOptions::default(),
             temperature: 0.0,
             retry: RetryPolicy::none(),
@@ -191,6 +194,17 @@ impl HttpVersion {
             HttpVersion::Http2 => HttpChoice::Http2,
         }
     }
+}
+
+/// How prompts are made up where none was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromptOptions {
+    /// Tokenizer of the target's model (a `tokenizer.json` or a `.tiktoken` file): prompts are made of those words that
+    /// are one token each in it.
+    pub tokenizer: Option<PathBuf>,
+    /// Whether two prompts are sent ahead, to fit the others to what the target counts.
+    pub calibrate: bool,
 }
 
 /// Whether a turn of a session waits for the one before it, and what follows a turn that failed.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tracewheel_record::RecordError;
+use tracewheel_tokens::VocabularyError;
 use tracewheel_transport::{EndpointError, TlsConfigError};
 use tracewheel_workload::WorkloadError;
 
@@ -29,6 +30,12 @@ pub enum ReplayError {
     Tls {
         /// What is wrong.
         source: TlsConfigError,
+    },
+    /// The tokenizer can't be used; nothing was sent.
+    #[error(transparent)]
+    Tokenizer {
+        /// What is wrong.
+        source: VocabularyError,
     },
     /// The plan can't be read on. What was sent until then is recorded.
     #[error("cannot read the plan on")]
@@ -99,6 +106,7 @@ impl ReplayError {
             ReplayError::Config { .. }
             | ReplayError::Target { .. }
             | ReplayError::Tls { .. }
+            | ReplayError::Tokenizer { .. }
             | ReplayError::Plan { .. } => ErrorClass::Usage,
             ReplayError::Stopped => ErrorClass::Stopped,
             ReplayError::RecorderBehind { .. } => ErrorClass::Output,

@@ -25,8 +25,8 @@ mod worker;
 
 pub use client_budget::ClientBudget;
 pub use config::{
-    AfterFailure, ConnectionUse, HttpVersion, LookAhead, RecordOptions, RecorderQueue, ReplayConfig, Secret,
-    SessionMode, SessionRule,
+    AfterFailure, ConnectionUse, HttpVersion, LookAhead, PromptOptions, RecordOptions, RecorderQueue,
+    ReplayConfig, Secret, SessionMode, SessionRule,
 };
 pub use error::{ErrorClass, ReplayError};
 pub use event::{LATE_BOUND_NS, ReplayEvent, Started, Tick};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::Path;
 
 use serde_json::json;
 use tracewheel_protocol::{Provider, carrier};
@@ -9,9 +10,10 @@ use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy,
     MachineSection, OutcomeSection, PercentilesNs, PlanSection, PolicySection, PrimeOutcome, PrimeSection,
-    PromptsSection, ProtocolSection, ScenarioSection, TargetSection, TlsSection, VantageSection,
-    WindowSection,
+    PromptsSection, ProtocolSection, ScenarioSection, TargetSection, TlsSection, TokenizerSection,
+    VantageSection, WindowSection,
 };
+use tracewheel_tokens::Vocabulary;
 use tracewheel_transport::{Endpoint, TlsClient};
 use tracewheel_workload::{CacheMode, HistorySurvey, MAX_HISTORY_BLOCKS, Plan, PlanSurvey, Share, Sizes};
 
@@ -37,6 +39,7 @@ pub(crate) struct Known<'a> {
     /// Where the trusted certificates came from, and the rest of TLS; `None` for plain HTTP.
     pub(crate) tls: Option<(&'a str, &'a TlsClient)>,
     pub(crate) nonce: u64,
+    pub(crate) vocabulary: Option<&'a Vocabulary>,
     pub(crate) workers: u32,
 }
 
@@ -193,6 +196,13 @@ impl Known<'_> {
             origin: Some(origin.to_owned()),
             input_tokens: Some(sizes(&survey.input_tokens)),
             output_tokens: Some(sizes(&survey.output_tokens)),
+            tokenizer: self.vocabulary.map(|vocabulary| TokenizerSection {
+                file: self.config.prompts.tokenizer.as_deref().and_then(file_name),
+                kind: Some(vocabulary.kind().as_str().to_owned()),
+                digest: Some(vocabulary.digest().to_owned()),
+                words: u32::try_from(vocabulary.maker().words().len()).ok(),
+            }),
+            calibration: None,
         }
     }
 
@@ -275,6 +285,10 @@ fn history_warnings(history: &HistorySurvey) -> Vec<String> {
     warnings
 }
 
+fn file_name(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_string_lossy().into_owned())
+}
+
 fn sizes(sizes: &Sizes) -> DistributionSection {
     distribution(&sizes.histogram, sizes.sum)
 }
@@ -328,6 +342,8 @@ pub(crate) fn complete(
             predicted.remembers_blocks
         ));
     }
+    manifest.prompts.calibration.clone_from(&conducted.calibration);
+    manifest.warnings.extend(conducted.uncalibrated.clone());
     if totals.cached_reported_by > 0 {
         manifest.cache.measured_share =
             Some(totals.cached_tokens as f64 / totals.cached_of_tokens.max(1) as f64);

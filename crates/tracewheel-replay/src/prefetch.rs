@@ -170,11 +170,12 @@ impl Renderer {
         config: &ReplayConfig,
         settled: &Settled,
         nonce: u64,
+        prompts: PromptRenderer,
     ) -> Self {
         Renderer {
             provider,
             settled: settled.clone(),
-            prompts: PromptRenderer::new(),
+            prompts,
             ids: TokenIds::default(),
             config: config.clone(),
             nonce,
@@ -225,7 +226,7 @@ impl Renderer {
         }
         let nonce = match phase {
             // What is sent ahead is what the run will send, under the run's own nonce.
-            Phase::Prime => self.nonce,
+            Phase::Prime | Phase::Calibrate => self.nonce,
             _ => self.config.cache.nonce(self.nonce, planned.request_id),
         };
         self.prompts.render(&planned.prompt, nonce, &mut self.text);
@@ -371,6 +372,17 @@ impl Prefetch {
         Ok(primed)
     }
 
+    /// Renders the requests that tell how the target counts.
+    pub(crate) fn calibrate(mut self, probes: Vec<PlannedRequest>) {
+        for planned in probes {
+            let record = Box::new(record_of(&planned, Phase::Calibrate));
+            let rendered = self.renderer.request(&planned, Phase::Calibrate);
+            if self.budget.take(rendered.body.len(), &self.shared) {
+                self.hand_over(0, ready(planned, record, rendered));
+            }
+        }
+    }
+
     /// Counts a request that is due already and before which none waits: the senders had nothing to send, so it is the
     /// renderer that is late.
     fn note_late(&self, record: &RequestRecord) {
@@ -423,6 +435,7 @@ fn record_of(planned: &PlannedRequest, phase: Phase) -> RequestRecord {
         planned_ns: planned.planned_ns,
         due_ns: planned.planned_ns,
         trace_unix_ns: planned.trace_unix_ns,
+        asked_input_tokens: (planned.body_state != BodyState::Full).then_some(planned.input_tokens),
         predicted_cached_tokens: planned.predicted_cached_tokens,
         input_tokens: Some(planned.input_tokens),
         input_tokens_source: Some(Source::Estimated),

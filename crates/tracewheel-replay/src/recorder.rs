@@ -210,6 +210,10 @@ impl Desk {
         if record.status != RequestStatus::Unsent {
             self.health.completed();
         }
+        if record.phase == Phase::Calibrate {
+            let counted = decoded.and_then(|decoded| decoded.usage.input_tokens);
+            self.shared.note_probe(record.asked_input_tokens.zip(counted));
+        }
         let failures = self.totals.request(record, decoded);
         if record.phase == Phase::Measure
             && self.give_up_after.is_some_and(|most| failures >= u64::from(most))

@@ -1,5 +1,6 @@
 //! One replay from its first check to its closed run directory.
 
+mod calibrate;
 mod check;
 mod conductor;
 

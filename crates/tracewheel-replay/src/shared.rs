@@ -67,6 +67,16 @@ pub(crate) struct Shared {
     senders: Mutex<Vec<(i32, Option<ThreadTime>)>>,
     /// What became of the real-time class and the cores.
     scheduling: Mutex<SchedulingSeen>,
+    probes: Mutex<Probes>,
+}
+
+/// What became of the requests that tell how the target counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Probes {
+    /// How many have ended.
+    pub(crate) ended: usize,
+    /// Words sent and tokens counted, of those that were answered.
+    pub(crate) counted: Vec<(u32, u32)>,
 }
 
 /// What was seen of TLS.
@@ -118,6 +128,7 @@ impl Shared {
             connections: Mutex::default(),
             senders: Mutex::default(),
             scheduling: Mutex::default(),
+            probes: Mutex::default(),
         })
     }
 
@@ -207,6 +218,18 @@ impl Shared {
     /// What became of the real-time class and the cores.
     pub(crate) fn scheduling(&self) -> SchedulingSeen {
         self.scheduling.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A probe ended; with the words that were sent and the tokens that the target counted, if it answered.
+    pub(crate) fn note_probe(&self, counted: Option<(u32, u32)>) {
+        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        probes.ended += 1;
+        probes.counted.extend(counted);
+    }
+
+    /// What became of the probes so far.
+    pub(crate) fn probes(&self) -> Probes {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds what one worker saw of its connections.

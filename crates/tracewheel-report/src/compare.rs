@@ -31,6 +31,7 @@ pub fn comparison_text(c: &Comparison, style: Style) -> String {
     text += "\n";
     text += &side::endings(&sides, style);
     text += &side::waits(&sides, style);
+    text += &side::prompts(&sides, style);
     text += &latencies(c, baseline, style);
     text += &side::cached(&sides, style);
     text += &side::cache(&c.cache, Some(baseline), style);

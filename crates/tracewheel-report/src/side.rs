@@ -78,6 +78,28 @@ pub(crate) fn waits(sides: &[(&str, &SideReport)], style: Style) -> String {
     text
 }
 
+/// How exactly made-up prompts have their lengths, where that is known.
+pub(crate) fn prompts(sides: &[(&str, &SideReport)], style: Style) -> String {
+    let mut text = String::new();
+    for (name, side) in sides {
+        let p = &side.prompts;
+        let (Some(error), Some(size), Some(most)) = (p.error_p50, p.error_abs_p50, p.error_abs_p95) else {
+            continue;
+        };
+        let line = format!(
+            "{name}: made-up prompts of {} requests: {} tokens asked for, {} counted by the target; error {:+.2} % in the median, {:.2} % without the sign, {:.2} % at p95",
+            count(p.requests),
+            count(p.asked_tokens),
+            count(p.counted_tokens),
+            error * 100.0,
+            size * 100.0,
+            most * 100.0
+        );
+        text += &paragraph(&line, 2, style);
+    }
+    text
+}
+
 /// That retries came together, where they did.
 fn wave(name: &str, wave: &RetryWave, style: Style) -> String {
     let figures = (wave.window_ns, wave.peak_factor, wave.period_ns);

@@ -19,6 +19,7 @@ pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
     text += &reasons(summary, style);
     if summary.fidelity.attempts_sent > 0 {
         text += &side::waits(&sides, style);
+        text += &side::prompts(&sides, style);
         text += &latencies(summary, style);
         text += &operations(summary, style);
         text += &side::cached(&sides, style);

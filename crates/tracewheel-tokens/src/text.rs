@@ -4,13 +4,15 @@ use std::str::from_utf8;
 
 use crate::words::{WORD_BITS, WORD_COUNT, WORD_MAX_BYTES, WORDS};
 
-/// Words that spell a block's key out: 6 × 11 bits hold the 64.
+/// Words of the whole list that spell a block's key out: 6 × 11 bits hold the 64. See [`TextMaker::tag_words`].
 pub const TAG_WORDS: u32 = 64_u32.div_ceil(WORD_BITS);
+
+/// The fewest words that a maker works with.
+pub const LEAST_WORDS: usize = 256;
 
 /// A word with its leading space, padded, and the length of both.
 const SLOT: usize = 8;
 const LENGTH_AT: usize = SLOT - 1;
-const MASK: u64 = WORD_COUNT as u64 - 1;
 /// Bytes gathered before they are checked and appended in one go.
 const CHUNK: usize = 4096;
 
@@ -18,10 +20,13 @@ const _: () = assert!(WORD_COUNT == 1 << WORD_BITS && WORD_MAX_BYTES + 2 <= SLOT
 
 /// Makes text of an exact number of tokens.
 ///
-/// Holds the word list in the shape in which words are copied fastest; make one and keep it.
+/// Holds the word list in the shape in which words are copied fastest; make one and share it.
 #[derive(Debug, Clone)]
 pub struct TextMaker {
-    slots: Box<[[u8; SLOT]; WORD_COUNT]>,
+    words: Box<[&'static str]>,
+    slots: Box<[[u8; SLOT]]>,
+    /// Bits that one word carries.
+    bits: u32,
 }
 
 impl Default for TextMaker {
@@ -33,28 +38,50 @@ impl Default for TextMaker {
 impl TextMaker {
     /// A maker over [`WORDS`].
     pub fn new() -> Self {
-        let mut slots = Box::new([[0; SLOT]; WORD_COUNT]);
-        for (slot, word) in slots.iter_mut().zip(WORDS) {
+        Self::over(&WORDS).expect("the whole list is more than enough")
+    }
+
+    /// A maker over some of [`WORDS`], for a vocabulary that cuts the others in pieces: as many of `words` as the largest
+    /// power of two among them, spread over the list. `None` for fewer than [`LEAST_WORDS`].
+    pub(crate) fn over(words: &[&'static str]) -> Option<Self> {
+        let bits = words.len().checked_ilog2().filter(|_| words.len() >= LEAST_WORDS)?;
+        let taken = 1 << bits;
+        let words: Box<[&'static str]> = (0..taken).map(|n| words[n * words.len() / taken]).collect();
+        let slots = words.iter().map(|word| {
+            let mut slot = [0; SLOT];
             slot[0] = b' ';
             slot[1..=word.len()].copy_from_slice(word.as_bytes());
             slot[LENGTH_AT] = word.len() as u8 + 1;
-        }
-        Self { slots }
+            slot
+        });
+        Some(Self { slots: slots.collect(), words, bits })
+    }
+
+    /// The words that texts are made of, sorted: a power of two.
+    pub fn words(&self) -> &[&'static str] {
+        &self.words
+    }
+
+    /// Words that spell a block's key out: [`TAG_WORDS`] of the whole list, up to eight of a shorter one.
+    pub fn tag_words(&self) -> u32 {
+        64_u32.div_ceil(self.bits)
     }
 
     /// Appends exactly `tokens` words, each with a leading space, to `out`.
     ///
     /// The text depends on `key` alone, and a shorter text of the same key is a prefix of a longer one. The first
-    /// [`TAG_WORDS`] words spell the whole key, bijectively mixed: two keys part within them, and nearly always
-    /// (2047 times in 2048) at the first. A block shorter than that carries only the key's leading bits.
+    /// [`tag_words`](Self::tag_words) words spell the whole key, bijectively mixed: two keys part within them, and nearly
+    /// always (of the whole list, 2047 times in 2048) at the first. A block shorter than that carries only the key's
+    /// leading bits.
     pub fn block(&self, out: &mut String, key: u64, tokens: u32) {
         let mixed = mix(key);
+        let (bits, tag_words) = (self.bits, self.tag_words());
         let mut filler = Filler { state: mixed };
         let mut chunk = [0; CHUNK];
         let mut used = 0;
         out.reserve(tokens as usize * 6);
         for n in 0..tokens {
-            let index = if n < TAG_WORDS { tag_word(mixed, n) } else { filler.next() };
+            let index = if n < tag_words { tag_word(mixed, n, bits) } else { filler.next(bits) };
             let slot = &self.slots[index];
             if used + SLOT > CHUNK {
                 out.push_str(ascii(&chunk[..used]));
@@ -70,7 +97,7 @@ impl TextMaker {
     /// The word number `n` (from 0) of the text of `key`, without a leading space: what a generator would emit as its
     /// n-th token. Needs no state, so streams can be resumed anywhere; not a part of any [`block`](Self::block).
     pub fn word(&self, key: u64, n: u32) -> &'static str {
-        WORDS[(mix(key ^ mix(u64::from(n))) & MASK) as usize]
+        self.words[(mix(key ^ mix(u64::from(n))) & mask(self.bits)) as usize]
     }
 }
 
@@ -83,15 +110,15 @@ fn ascii(bytes: &[u8]) -> &str {
     from_utf8(bytes).expect("the word list is ASCII")
 }
 
-/// Word `n` of the tag: 11 bits from the top down, the last word the 9 that remain.
-fn tag_word(mixed: u64, n: u32) -> usize {
-    let taken = n * WORD_BITS;
-    let bits = if taken + WORD_BITS <= 64 {
-        mixed >> (64 - WORD_BITS - taken)
-    } else {
-        mixed << (taken + WORD_BITS - 64)
-    };
-    (bits & MASK) as usize
+fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+/// Word `n` of the tag, of so many bits: the key's bits from the top down, the last word those that remain.
+fn tag_word(mixed: u64, n: u32, bits: u32) -> usize {
+    let taken = n * bits;
+    let word = if taken + bits <= 64 { mixed >> (64 - bits - taken) } else { mixed << (taken + bits - 64) };
+    (word & mask(bits)) as usize
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection in which every input bit reaches every output bit.
@@ -108,9 +135,9 @@ struct Filler {
 }
 
 impl Filler {
-    fn next(&mut self) -> usize {
+    fn next(&mut self, bits: u32) -> usize {
         self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.state >> (64 - WORD_BITS)) as usize
+        (self.state >> (64 - bits)) as usize
     }
 }
 
@@ -177,6 +204,28 @@ mod tests {
         assert_eq!(first, (0..64).map(|n| maker.word(3, n)).collect::<Vec<_>>());
         assert_ne!(first, (0..64).map(|n| maker.word(4, n)).collect::<Vec<_>>());
         assert_eq!(count(&first.join(" ")), 64);
+    }
+
+    #[test]
+    fn a_shorter_list_gives_texts_of_its_own_words_that_spell_keys_as_well() {
+        assert!(TextMaker::over(&WORDS[..LEAST_WORDS - 1]).is_none());
+        for (given, taken, tag_words) in [(256, 256, 8), (511, 256, 8), (2047, 1024, 7), (2048, 2048, 6)] {
+            let maker = TextMaker::over(&WORDS[..given]).unwrap();
+            assert_eq!((maker.words().len(), maker.tag_words()), (taken, tag_words));
+            assert!(maker.words().is_sorted_by(|a, b| a < b));
+            let own: HashSet<&str> = maker.words().iter().copied().collect();
+            let block = |key, tokens| {
+                let mut out = String::new();
+                maker.block(&mut out, key, tokens);
+                out
+            };
+            let long = block(7, 5000);
+            assert!(words(&long).all(|word| own.contains(word)) && own.contains(maker.word(7, 3)));
+            assert_eq!(count(&long), 5000);
+            let tags: HashSet<String> = (0..20_000).map(|key| block(key, tag_words)).collect();
+            assert_eq!(tags.len(), 20_000, "{given} words");
+        }
+        assert_eq!(WORDS.len(), TextMaker::new().words().len());
     }
 
     #[test]

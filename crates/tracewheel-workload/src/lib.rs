@@ -23,6 +23,7 @@ mod options;
 mod plan;
 mod prefix_cache;
 mod priming;
+mod probes;
 mod prompt;
 mod request;
 mod select;
@@ -41,7 +42,8 @@ pub use options::{ParseUnknownTokensError, PlanOptions, UnknownTokens, Warmup, W
 pub use plan::{Plan, PlannedRequests, Prediction};
 pub use prefix_cache::{MAX_BLOCKS, PrefixCache};
 pub use priming::{PRIMING_COPY, PrimingRequests};
-pub use prompt::{BlockSpec, PromptRenderer, PromptSpec, TailSpec};
+pub use probes::PROBE_WORDS;
+pub use prompt::{BlockSpec, Calibration, PromptRenderer, PromptSpec, TailSpec};
 pub use request::{PlannedRequest, request_id};
 pub use share::{ParseShareError, Share};
 pub use speed::{ParseSpeedError, Speed};

@@ -4,13 +4,14 @@ mod count;
 
 use std::sync::Arc;
 
-use tracewheel_timeline::vocab::Operation;
+use tracewheel_timeline::vocab::{BodyState, Operation};
 use tracewheel_timeline::{RequestRow, Rows, Timeline};
 
 use crate::attempts::LoggedAttempts;
 use crate::digest::Digester;
 use crate::history::{self, HistoryRequests, Lived, WhoAsks};
 use crate::layout::Layout;
+use crate::probes::probes;
 use crate::select::{self, Planned, Selection, Selector};
 use crate::{
     CacheMode, History, MAX_BLOCKS, PlanDigest, PlanHeader, PlanOptions, PlanSurvey, PlannedRequest,
@@ -167,6 +168,21 @@ impl Plan {
         };
         let lived = self.lived.as_ref()?;
         Some(HistoryRequests::new(&self.timeline, lived, &self.selector, &self.layout, &who))
+    }
+
+    /// Two requests that tell how the target counts prompts ([`Calibration`](crate::Calibration)), in the phase
+    /// `calibrate`; none where every body is a recorded one.
+    ///
+    /// # Errors
+    /// When the timeline cannot be read.
+    pub fn probes(&self) -> Result<Vec<PlannedRequest>, WorkloadError> {
+        for planned in self.requests().unpredicted() {
+            let planned = planned?;
+            if planned.body_state != BodyState::Full {
+                return Ok(probes(&planned, &self.header.timeline_digest));
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// The digest of every request of the plan. Reads the whole timeline.

@@ -299,6 +299,12 @@ pub(crate) struct ReplayArgs {
     /// Seed of prompts, thinning and back-off jitter. Default 0.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
+    /// Tokenizer of the target's model (`tokenizer.json` or `.tiktoken`), for prompts of exactly the recorded lengths.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokenizer: Option<PathBuf>,
+    /// Send two prompts ahead, and fit the lengths of the others to what the target counts.
+    #[arg(long)]
+    pub(crate) calibrate: bool,
     /// Retry policy. Default `none`.
     #[arg(long, value_name = "NAME")]
     pub(crate) retry: Option<String>,

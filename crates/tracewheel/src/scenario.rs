@@ -59,6 +59,8 @@ struct Scenario {
     #[serde(default)]
     sessions: Sessions,
     #[serde(default)]
+    prompts: Prompts,
+    #[serde(default)]
     record: Record,
     #[serde(default)]
     fidelity: Fidelity,
@@ -104,6 +106,13 @@ struct Prime {
     cache_tokens: Option<u64>,
     prefixes: Option<String>,
     at_once: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Prompts {
+    tokenizer: Option<PathBuf>,
+    calibrate: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -305,6 +314,8 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         sessions: args.sessions.or(file.sessions.mode),
         after_failure: args.after_failure.or(file.sessions.after_failure),
         cancel: args.cancel.or(file.replay.cancel),
+        tokenizer: args.tokenizer.or(file.prompts.tokenizer.map(beside)),
+        calibrate: args.calibrate || file.prompts.calibrate.unwrap_or(false),
         cache: args.cache.or(file.replay.cache),
         flush: args.flush,
         hooks: file.hooks,
@@ -397,6 +408,10 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
         retry: Retry::of(&config.retry),
         budget: Budget::of(&config.budget),
         sessions: Sessions::of(&config.sessions),
+        prompts: Prompts {
+            tokenizer: args.tokenizer.as_deref().map(absolute),
+            calibrate: Some(config.prompts.calibrate),
+        },
         record: Record {
             power_safe: Some(config.record.power_safe),
             part_rows: Some(config.record.part_rows),

@@ -50,6 +50,8 @@ mod memory;
 mod misuse;
 #[path = "../../tracewheel-net/tests/support/pki.rs"]
 mod pki;
+#[path = "whole/prompts.rs"]
+mod prompts;
 #[path = "whole/scheduling.rs"]
 mod scheduling;
 #[path = "whole/secrets.rs"]

@@ -67,6 +67,8 @@ pub(crate) struct Observed {
     pub(crate) gaps: u32,
     /// Whether the gaps are spread over tokens: a log's events do not say how many they carried.
     pub(crate) spread: bool,
+    /// Input tokens that a made-up prompt was made for, where the target said how many it counted.
+    pub(crate) asked_input_tokens: Option<u32>,
     pub(crate) input_tokens: Option<u32>,
     pub(crate) cached_tokens: Option<u32>,
     /// Runs only: what the plan expected.

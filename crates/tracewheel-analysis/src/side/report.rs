@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cached::CachedReport;
+use super::prompts::PromptReport;
 use super::wave::RetryWave;
 use crate::fidelity::DurationSummary;
 
@@ -35,6 +36,8 @@ pub struct SideReport {
     pub retries: RetryReport,
     /// How much of the prompts came from the prefix cache, and how much was predicted to.
     pub cached: CachedReport,
+    /// How exactly made-up prompts have their lengths.
+    pub prompts: PromptReport,
     /// Evenness of the streams.
     pub streams: StreamReport,
     /// Where the times come from.

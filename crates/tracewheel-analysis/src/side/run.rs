@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tracewheel_record::manifest::EndedBy;
 use tracewheel_record::{AttemptRecord, RequestRecord, Run};
-use tracewheel_timeline::vocab::{AttemptStatus, Operation, Phase, Reason, RequestStatus};
+use tracewheel_timeline::vocab::{
+    AttemptStatus, Operation, Phase, Reason, RequestStatus, Source as TokensFrom,
+};
 
 use super::observed::{Ended, Key, Observed, Roster};
 use super::report::{Counts, SideKind};
@@ -197,6 +199,9 @@ fn observed(record: &RequestRecord) -> Observed {
         streamed: is_streamed(record),
         start_ns: record.due_ns,
         end_ns: record.end_ns,
+        asked_input_tokens: record
+            .asked_input_tokens
+            .filter(|_| record.input_tokens_source == Some(TokensFrom::Reported)),
         input_tokens: record.input_tokens,
         cached_tokens: record.cached_tokens,
         predicted_cached_tokens: record.predicted_cached_tokens,

@@ -24,6 +24,7 @@ table!(
         final_attempt: Num<UInt16Type>,
         budget_wait_ns: Num<Int64Type>,
         backoff_ns: Num<Int64Type>,
+        asked_input_tokens: OptNum<UInt32Type>,
         predicted_cached_tokens: OptNum<UInt32Type>,
         cached_tokens: OptNum<UInt32Type>,
         cached_tokens_source: OptWord<Source>,

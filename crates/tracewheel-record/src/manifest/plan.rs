@@ -63,6 +63,36 @@ pub struct PromptsSection {
     pub input_tokens: Option<DistributionSection>,
     /// Planned output tokens.
     pub output_tokens: Option<DistributionSection>,
+    /// The tokenizer that made-up prompts are sized by; without one, a word counts as a token.
+    pub tokenizer: Option<TokenizerSection>,
+    /// What the target makes of the words, as measured before the run.
+    pub calibration: Option<CalibrationSection>,
+}
+
+/// A tokenizer of which only those words are taken that are one token each.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenizerSection {
+    /// The file's name, without its folder.
+    pub file: Option<String>,
+    /// `tiktoken` or `tokenizer.json`.
+    pub kind: Option<String>,
+    /// Digest of the file, `blake3:` and hex digits.
+    pub digest: Option<String>,
+    /// Words that prompts are made of.
+    pub words: Option<u32>,
+}
+
+/// The line through two prompts that were sent ahead: tokens = overhead + tokens per word × words.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CalibrationSection {
+    /// Tokens of a prompt before its first word.
+    pub overhead_tokens: Option<u32>,
+    /// Tokens of a word.
+    pub tokens_per_word: Option<f64>,
+    /// The prompts: words sent, tokens counted.
+    pub probes: Vec<(u32, u32)>,
 }
 
 /// The scenario as resolved.

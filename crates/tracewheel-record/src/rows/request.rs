@@ -35,6 +35,8 @@ pub struct RequestRecord {
     pub budget_wait_ns: i64,
     /// Time spent in back-off between attempts: a part of the latency.
     pub backoff_ns: i64,
+    /// Input tokens that the prompt was made up for; `None` for a recorded body.
+    pub asked_input_tokens: Option<u32>,
     /// Input tokens that the plan expects in the target's prefix cache.
     pub predicted_cached_tokens: Option<u32>,
     /// Input tokens that the target served from its prefix cache.
@@ -78,6 +80,7 @@ impl Default for RequestRecord {
             final_attempt: 0,
             budget_wait_ns: 0,
             backoff_ns: 0,
+            asked_input_tokens: None,
             predicted_cached_tokens: None,
             cached_tokens: None,
             cached_tokens_source: None,

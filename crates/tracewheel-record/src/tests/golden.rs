@@ -74,6 +74,17 @@ pub(super) fn manifest() -> Manifest {
             origin: text("synthesised"),
             input_tokens: Some(distribution()),
             output_tokens: Some(distribution()),
+            tokenizer: Some(TokenizerSection {
+                file: text("tokenizer.json"),
+                kind: text("tokenizer.json"),
+                digest: text("blake3:00"),
+                words: Some(2048),
+            }),
+            calibration: Some(CalibrationSection {
+                overhead_tokens: Some(11),
+                tokens_per_word: Some(1.0),
+                probes: vec![(32, 43), (1056, 1067)],
+            }),
         },
         machine: machine(),
         clock: ClockSection {
@@ -432,6 +443,7 @@ fn the_golden_run_of_version_1_0_is_read_as_it_was_written() {
 /// Takes out what a manifest may hold since, and the golden one was written without.
 fn without_later_fields(manifest: &mut Manifest) {
     manifest.target.resolve_ns = None;
+    (manifest.prompts.tokenizer, manifest.prompts.calibration) = (None, None);
     manifest.policy.connections.spares = None;
     manifest.machine.scheduling_asked = None;
     manifest.machine.scheduling_step_downs = None;

@@ -117,6 +117,7 @@ impl Dice {
             final_attempt: self.u16(),
             budget_wait_ns: self.i64(),
             backoff_ns: self.i64(),
+            asked_input_tokens: self.maybe(Self::u32),
             predicted_cached_tokens: self.maybe(Self::u32),
             cached_tokens: self.maybe(Self::u32),
             cached_tokens_source: self.maybe(|dice| dice.of(Source::ALL)),

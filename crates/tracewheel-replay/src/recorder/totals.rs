@@ -174,7 +174,9 @@ impl Totals {
     /// Counts a request; the failed ones in a row so far.
     pub(super) fn request(&mut self, record: &RequestRecord, decoded: Option<&Decoded>) -> u64 {
         if matches!(record.phase, Phase::Prime | Phase::Calibrate) {
-            self.primed.take(record);
+            if record.phase == Phase::Prime {
+                self.primed.take(record);
+            }
             return 0;
         }
         let counts = &mut self.counts;

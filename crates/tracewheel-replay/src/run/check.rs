@@ -11,6 +11,7 @@ use tracewheel_clock::{Clock, RunClock};
 use tracewheel_protocol::{
     OptionError, PROVIDERS, Place, ProtocolOptions, Provider, Settled, Template, carrier, provider,
 };
+use tracewheel_tokens::Vocabulary;
 use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, H2Options, TlsClient, TlsRoots};
 use tracewheel_workload::{CacheMode, Plan};
 
@@ -36,6 +37,7 @@ pub(super) struct Checked {
     pub(super) target: Arc<Target>,
     pub(super) rules: Arc<Rules>,
     pub(super) nonce: u64,
+    pub(super) vocabulary: Option<Vocabulary>,
     pub(super) workers: u32,
     /// Which cores the run's threads are bound to.
     pub(super) cores: Option<Cores>,
@@ -74,6 +76,7 @@ impl Checked {
             resolve_ns: self.resolve_ns,
             tls: self.roots.as_deref().zip(self.target.tls.as_ref()),
             nonce: self.nonce,
+            vocabulary: self.vocabulary.as_ref(),
             workers: self.workers,
         }
     }
@@ -106,6 +109,8 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     if provider.knobs().free_form {
         places(plan, &config.protocol)?;
     }
+    let vocabulary = config.prompts.tokenizer.as_deref().map(Vocabulary::open).transpose();
+    let vocabulary = vocabulary.map_err(|source| ReplayError::Tokenizer { source })?;
     let names_model =
         !provider.knobs().free_form || settled.template.as_ref().is_some_and(Template::names_model);
     if plan.header().options.history.is_some() && config.cache != CacheMode::Natural {
@@ -144,6 +149,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         rules: Arc::new(rules(config, plan.header().options.seed, workers, descriptors)),
         nonce: config.nonce.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
         target: Arc::new(target),
+        vocabulary,
         provider,
         settled,
         endpoint,

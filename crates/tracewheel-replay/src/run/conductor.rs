@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_record::manifest::HookSection;
+use tracewheel_record::manifest::{CalibrationSection, HookSection};
 use tracewheel_record::{Manifest, RecordError};
 use tracewheel_timeline::vocab::Operation;
+use tracewheel_tokens::TextMaker;
 use tracewheel_transport::Endpoint;
-use tracewheel_workload::{Plan, WorkloadError};
+use tracewheel_workload::{Plan, PromptRenderer, WorkloadError};
 
 use crate::histogram::quantiles;
 use crate::hook::{HookPoint, perform};
@@ -29,13 +30,14 @@ use crate::{
     Counts, ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopLevel, StopSignal, Tick,
 };
 
+use super::calibrate::Calibrated;
 use super::check::Checked;
 use super::note_unbound;
 
 /// Time between two looks at the stop signal while the workers work; their answers are heard at once.
 const PATIENCE: Duration = Duration::from_millis(40);
 /// Time between two looks at whatever else is waited for.
-const NAP_NS: i64 = 10_000_000;
+pub(super) const NAP_NS: i64 = 10_000_000;
 /// Time between two ticks of progress.
 const TICK_NS: i64 = 200_000_000;
 /// From the word that the look-ahead is full to the plan's time zero, at least.
@@ -76,6 +78,7 @@ pub(super) struct Progress {
     hooks: Vec<HookSection>,
     /// What a hook that ends the run could not do.
     hook_failure: Option<String>,
+    pub(super) calibrated: Calibrated,
     error: Option<ReplayError>,
 }
 
@@ -91,6 +94,9 @@ pub(crate) struct Conducted {
     pub(crate) predicted: Predicted,
     pub(crate) primed_in_ns: Option<i64>,
     pub(crate) hooks: Vec<HookSection>,
+    /// How the target counts, and why that is not known.
+    pub(crate) calibration: Option<CalibrationSection>,
+    pub(crate) uncalibrated: Option<String>,
 }
 
 type Prefetching<'scope, T> = ScopedJoinHandle<'scope, Result<T, WorkloadError>>;
@@ -108,6 +114,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         if unreachable.is_some() {
             self.shared.abort(Abort::TargetFailing);
         }
+        self.calibrate(worker_died);
         if primes(self.plan, self.config.cache) && self.shared.halt() == Halt::Running {
             self.prime(worker_died);
         }
@@ -125,6 +132,8 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             predicted: self.progress.predicted,
             primed_in_ns: self.progress.primed_in_ns,
             hooks: self.progress.hooks,
+            calibration: self.progress.calibrated.section,
+            uncalibrated: self.progress.calibrated.problem,
         }
     }
 
@@ -269,7 +278,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         move || note_unbound(&shared, cores.map_or(Ok(()), |cores| cores.bind_other()))
     }
 
-    fn note_prefetch(&mut self, outcome: std::thread::Result<Result<(), WorkloadError>>) {
+    pub(super) fn note_prefetch(&mut self, outcome: std::thread::Result<Result<(), WorkloadError>>) {
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(source)) => ReplayError::Plan { source },
@@ -279,12 +288,12 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         self.progress.error.get_or_insert(error);
     }
 
-    fn inboxes(&self) -> (Vec<mpsc::Sender<ReadyRequest>>, Vec<mpsc::Receiver<ReadyRequest>>) {
+    pub(super) fn inboxes(&self) -> (Vec<mpsc::Sender<ReadyRequest>>, Vec<mpsc::Receiver<ReadyRequest>>) {
         let room = (self.config.look_ahead.requests as usize).max(1);
         self.hands.iter().map(|_| mpsc::channel(room)).unzip()
     }
 
-    fn prefetch(&self, inboxes: Vec<mpsc::Sender<ReadyRequest>>) -> Prefetch {
+    pub(super) fn prefetch(&self, inboxes: Vec<mpsc::Sender<ReadyRequest>>) -> Prefetch {
         Prefetch {
             renderer: Renderer::new(
                 self.checked.provider,
@@ -292,6 +301,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
                 self.config,
                 &self.checked.settled,
                 self.checked.nonce,
+                self.prompts(),
             ),
             inboxes,
             budget: Arc::clone(&self.budget),
@@ -300,8 +310,20 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         }
     }
 
+    /// Makes prompts of the target's own words, as long as it counts them.
+    fn prompts(&self) -> PromptRenderer {
+        let vocabulary = self.checked.vocabulary.as_ref();
+        let maker = vocabulary.map_or_else(TextMaker::new, |vocabulary| vocabulary.maker().clone());
+        PromptRenderer::over(maker, self.progress.calibrated.calibration)
+    }
+
     /// Gives each worker its inbox and, in a closed loop, its part of what may be under way at once.
-    fn start(&self, outlets: Vec<mpsc::Receiver<ReadyRequest>>, closed_loop: Option<u32>, start_ns: i64) {
+    pub(super) fn start(
+        &self,
+        outlets: Vec<mpsc::Receiver<ReadyRequest>>,
+        closed_loop: Option<u32>,
+        start_ns: i64,
+    ) {
         let mut outlets = outlets.into_iter();
         let (budget, workers) = (&self.budget, self.checked.workers);
         self.command(|number| Command::Phase {
@@ -327,7 +349,11 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     /// Waits until every worker has given the expected answer, and looks after the run meanwhile.
-    fn await_workers(&mut self, worker_died: &dyn Fn() -> bool, mut expected: impl FnMut(&Answer) -> bool) {
+    pub(super) fn await_workers(
+        &mut self,
+        worker_died: &dyn Fn() -> bool,
+        mut expected: impl FnMut(&Answer) -> bool,
+    ) {
         let mut missing = self.hands.len();
         while missing > 0 {
             match self.answers.recv_timeout(PATIENCE) {
@@ -355,7 +381,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     /// One look at the stop signal, the drain limit and the clock.
-    fn look(&mut self, worker_died: &dyn Fn() -> bool) {
+    pub(super) fn look(&mut self, worker_died: &dyn Fn() -> bool) {
         match self.stop.level() {
             StopLevel::Running => {}
             StopLevel::Drain => self.shared.raise(Halt::Drain),

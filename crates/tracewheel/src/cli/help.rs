@@ -80,6 +80,8 @@ const REPLAY: Groups = &[
             "seed",
             "unknown_tokens",
             "lengths",
+            "tokenizer",
+            "calibrate",
         ],
     ),
     (

@@ -10,8 +10,8 @@ use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_record::Run;
 use tracewheel_record::manifest::{AnswersLimitFrom, ConnectionOutcome};
 use tracewheel_replay::{
-    ConnectionUse, ErrorClass, HttpVersion, ReplayConfig, ReplayError, RetryKind, RunReport, StopLevel,
-    StopSignal,
+    ConnectionUse, ErrorClass, HttpVersion, PromptOptions, ReplayConfig, ReplayError, RetryKind, RunReport,
+    StopLevel, StopSignal,
 };
 use tracewheel_timeline::vocab::Operation;
 use tracewheel_workload::{
@@ -346,6 +346,7 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
     let section = args.protocol_section.with_engine(args.engine.as_ref());
     config.protocol = section.options(force_length);
     config.headers = section.headers();
+    config.prompts = PromptOptions { tokenizer: args.tokenizer.clone(), calibrate: args.calibrate };
     (config.realtime, config.pin) = (args.realtime, args.pin.clone());
     config.hooks = args.hook_entries().iter().map(HookEntry::hook).collect::<Result<_, _>>()?;
     config.ignore_hook_failure = args.ignore_hook_failure;

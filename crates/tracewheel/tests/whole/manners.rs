@@ -284,9 +284,15 @@ fn bash_takes_the_completion_script_and_completes_commands_flags_and_values() {
             "openai-chat",
             "openai-completions",
             "openai-responses",
+            "openai-embeddings",
             "azure-openai",
+            "azure-embeddings",
             "anthropic-messages",
-            "gemini"
+            "gemini",
+            "tgi-generate",
+            "ollama-chat",
+            "ollama-generate",
+            "http"
         ]
     );
 }
