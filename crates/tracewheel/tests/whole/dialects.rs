@@ -179,3 +179,30 @@ fn plain_answers_of_every_protocol_are_counted_too() {
         }
     });
 }
+
+/// The engines' own dialects say nothing of cached tokens, and TGI nothing of the prompt.
+#[test]
+fn the_engines_own_dialects_are_replayed_and_counted_as_far_as_they_count() {
+    for protocol in ["tgi-generate", "ollama-chat", "ollama-generate"] {
+        let place = Place::new();
+        shared_timeline(&place, 4);
+        let mock = place.mock(QUICK);
+        let (report, attempts) = replay(&place, 0, &mock.url, protocol, &[]);
+        mock.stop();
+        assert_eq!(report["run"]["counts"]["ok"], 4, "{protocol}: {report}");
+        let seen = witness(&place);
+        let told = |count: Option<u32>| count.map(u64::from);
+        for attempt in &attempts {
+            let log = &seen[attempt.request_id.as_deref().expect("the endpoint echoes the id")];
+            let input = (protocol != "tgi-generate").then(|| log["prompt_tokens"].as_u64().unwrap());
+            assert_eq!(told(attempt.usage_input_tokens), input, "{protocol}");
+            let output = log["completion_tokens"].as_u64();
+            assert_eq!(
+                (told(attempt.usage_output_tokens), Some(outputs(attempt) as u64)),
+                (output, output),
+                "{protocol}"
+            );
+            assert_eq!(attempt.usage_cached_tokens, None, "{protocol}");
+        }
+    }
+}
