@@ -2,6 +2,7 @@
 
 mod client_budget;
 mod config;
+mod decode;
 mod error;
 mod event;
 mod halting;
@@ -11,6 +12,7 @@ mod machine;
 mod manifest;
 mod message;
 mod prefetch;
+mod reader;
 mod ready;
 mod realtime;
 mod recorder;

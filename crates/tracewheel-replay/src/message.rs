@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use http::{Method, Uri};
 use tracewheel_protocol::Provider;
-use tracewheel_record::{ReleaseRecord, RequestRecord};
+use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use tracewheel_transport::ExchangeOutcome;
+
+use crate::decode::Decoded;
 
 /// A request rendered ahead of its due time.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub(crate) enum RecorderMessage {
     Released(ReleaseRecord),
     /// An attempt ended, and perhaps its request.
     Attempt(Box<EndedAttempt>),
+    /// The same, of a turn whose answer the reader has decoded already.
+    Read(Box<ReadAttempt>),
     /// A request ended without another attempt: it was never released, or cut while it waited for a retry.
     Request(Box<RequestRecord>),
 }
@@ -87,6 +91,53 @@ impl EndedAttempt {
             .as_ref()
             .map_or(0, |outcome| (outcome.body.capacity() + outcome.reads.capacity() * 32) as u64)
     }
+}
+
+/// An attempt whose answer has been read.
+#[derive(Debug)]
+pub(crate) struct ReadAttempt {
+    /// As the sender saw it.
+    pub(crate) ended: EndedAttempt,
+    /// Its row.
+    pub(crate) record: AttemptRecord,
+    /// What its request takes from it.
+    pub(crate) decoded: Decoded,
+}
+
+impl ReadAttempt {
+    /// Bytes that it holds while it waits for the recorder.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.ended.held_bytes() + self.decoded_bytes()
+    }
+
+    /// What decoding added to them.
+    pub(crate) fn decoded_bytes(&self) -> u64 {
+        let events = self.record.events.capacity() * size_of::<EventRow>();
+        (events + self.record.reads.capacity() * size_of::<ReadStampRow>()) as u64
+    }
+}
+
+/// A turn that ended well as far as its sender knows, on its way to the reader: the session's next turn waits to hear
+/// whether its answer was whole.
+#[derive(Debug)]
+pub(crate) struct TurnToRead {
+    /// The turn's last attempt.
+    pub(crate) ended: Box<EndedAttempt>,
+    /// Its session.
+    pub(crate) session: u64,
+    /// The worker that wants to know.
+    pub(crate) worker: u32,
+}
+
+/// What the reader found in a turn's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// The turn's session.
+    pub(crate) session: u64,
+    /// The turn's row.
+    pub(crate) row: u64,
+    /// It was a whole answer without an error in it.
+    pub(crate) well: bool,
 }
 
 /// The connection of an attempt.

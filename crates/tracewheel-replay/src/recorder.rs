@@ -3,8 +3,6 @@
 //! It is never waited for. It looks at its queue every few milliseconds instead of sleeping on it, so that a sender never
 //! pays the system call that would wake it.
 
-mod decode;
-mod echo;
 mod health;
 mod totals;
 
@@ -19,10 +17,10 @@ use tracewheel_record::{HealthRecord, Manifest, RecordError, RequestRecord, RunS
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus, Source};
 
 use crate::config::{SECOND_NS, Secret};
-use crate::message::{EndedAttempt, RecorderMessage};
+use crate::decode::{self, Decoded};
+use crate::message::{EndedAttempt, ReadAttempt, RecorderMessage};
 use crate::shared::{Abort, Shared};
 
-use decode::Decoded;
 use health::HealthSampler;
 pub(crate) use totals::{Live, Primed, Totals, one_line};
 
@@ -32,6 +30,9 @@ const NAP_NS: i64 = 20_000_000;
 const BATCH: u32 = 256;
 /// A flush that takes longer is told.
 const SLOW_FLUSH_NS: i64 = SECOND_NS / 2;
+/// How long a flush waits between two looks at what the reader has in hand, and how often it looks.
+const READER_LOOK_NS: i64 = 200_000;
+const READER_LOOKS: u32 = 500;
 /// Time between two publications of the running totals.
 const PUBLISH_NS: i64 = 200_000_000;
 
@@ -141,7 +142,7 @@ impl Desk {
         let at_ns = self.shared.clock.now().0;
         let waiting = self.shared.gauges.recorder_messages.load(Ordering::Acquire).max(0);
         for _ in 0..waiting {
-            let Ok(message) = messages.try_recv() else { break };
+            let Some(message) = self.handed_over(messages) else { break };
             self.take(message)?;
         }
         let row = self.health.row(&self.shared, at_ns);
@@ -155,6 +156,19 @@ impl Desk {
             tracing::warn!(flush_ns, "the disk is slow: the recorder's flush took long");
         }
         Ok(())
+    }
+
+    /// The next message that was handed over, also of those that the reader still has in hand, for a while.
+    fn handed_over(&self, messages: &Receiver<RecorderMessage>) -> Option<RecorderMessage> {
+        for _ in 0..READER_LOOKS {
+            let reading = self.shared.gauges.reading.load(Ordering::Acquire) > 0;
+            match messages.try_recv() {
+                Ok(message) => return Some(message),
+                Err(TryRecvError::Empty) if reading => blocking::sleep(READER_LOOK_NS),
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     /// Takes what lies in the queue, up to a batch, and whether all senders are gone.
@@ -176,15 +190,23 @@ impl Desk {
                 self.health.released();
                 self.writer.released(&record)
             }
-            RecorderMessage::Attempt(ended) => self.attempt(*ended),
+            RecorderMessage::Attempt(ended) => {
+                let held = ended.held_bytes();
+                let (record, decoded) = decode::attempt(self.answer, self.secret.as_ref(), &ended);
+                self.attempt(ReadAttempt { ended: *ended, record, decoded }, held)
+            }
+            RecorderMessage::Read(read) => {
+                let held = read.held_bytes();
+                self.attempt(*read, held)
+            }
             RecorderMessage::Request(record) => self.request(&record, None),
         }
     }
 
-    fn attempt(&mut self, mut ended: EndedAttempt) -> Result<(), RecordError> {
-        self.shared.gauges.recorder_bytes.fetch_sub(ended.held_bytes() as i64, Ordering::Relaxed);
+    fn attempt(&mut self, read: ReadAttempt, held_bytes: u64) -> Result<(), RecordError> {
+        self.shared.gauges.recorder_bytes.fetch_sub(held_bytes as i64, Ordering::Relaxed);
+        let ReadAttempt { mut ended, record, decoded } = read;
         self.health.attempt(&ended);
-        let (record, decoded) = decode::attempt(self.answer, self.secret.as_ref(), &ended);
         if let Some(reason) = record.reason {
             tracing::debug!(
                 row = record.row,

@@ -15,13 +15,15 @@ use tracewheel_clock::RunClock;
 use tracewheel_record::{DepartureLog, Manifest, RecordError, RunWriter, WriterOptions};
 use tracewheel_workload::Plan;
 
-use crate::message::RecorderMessage;
+use crate::message::{Heard, RecorderMessage};
 use crate::prefetch::Budget;
+use crate::reader::{self, Reader};
 use crate::recorder::{Live, Recorded, Recorder};
 use crate::shared::{Abort, Outbox, Shared};
 use crate::worker::{self, Answer, Command, Setup};
 use crate::{
-    RecordOptions, ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopLevel, StopSignal,
+    AfterFailure, RecordOptions, ReplayConfig, ReplayError, ReplayEvent, RunReport, SessionMode, Started,
+    StopLevel, StopSignal,
 };
 
 use check::Checked;
@@ -124,6 +126,22 @@ struct Hand<'scope> {
     thread: ScopedJoinHandle<'scope, ()>,
 }
 
+/// The reader, from outside.
+struct Ear<'scope> {
+    /// The way of the workers to it and to the recorder.
+    outbox: Outbox,
+    /// What each worker hears from it.
+    heard: Vec<Option<mpsc::Receiver<Heard>>>,
+    thread: Option<ScopedJoinHandle<'scope, ()>>,
+}
+
+/// Whether a turn waits for what the answer before it holds.
+fn reads_turns(config: &ReplayConfig) -> bool {
+    config.sessions.mode == SessionMode::AfterPrevious
+        && config.closed_loop.is_none()
+        && config.sessions.after_failure == AfterFailure::Stop
+}
+
 impl<'scope, 'env> Stage<'scope, 'env> {
     fn perform(self, writer: RunWriter, manifest: Manifest) -> Result<RunReport, ReplayError> {
         let (sender, messages) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
@@ -132,7 +150,8 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         let departures = self.departures(&writer)?;
         let recorder = self.spawn_recorder(writer, messages, Arc::clone(&live))?;
         let budget = Budget::new(self.config.look_ahead);
-        let (hands, answers) = self.spawn_workers(&outbox, &budget, departures)?;
+        let ear = self.spawn_reader(&outbox)?;
+        let (hands, answers) = self.spawn_workers(ear.outbox, ear.heard, &budget, departures)?;
         let conductor = Conductor {
             scope: self.scope,
             plan: self.plan,
@@ -148,13 +167,19 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             hands: hands.iter().map(|hand| hand.commands.clone()).collect(),
             progress: Default::default(),
         };
-        let conducted = conductor.conduct(&|| hands.iter().any(|hand| hand.thread.is_finished()));
+        let conducted = conductor.conduct(&|| {
+            hands.iter().any(|hand| hand.thread.is_finished())
+                || ear.thread.as_ref().is_some_and(ScopedJoinHandle::is_finished)
+        });
         let mut dead = None;
         for Hand { commands, thread } in hands {
             drop(commands);
             if thread.join().is_err() {
                 dead = Some(ReplayError::Internal { thread: "worker", problem: "it panicked".to_owned() });
             }
+        }
+        if ear.thread.is_some_and(|thread| thread.join().is_err()) {
+            dead = Some(ReplayError::Internal { thread: "reader", problem: "it panicked".to_owned() });
         }
         let recorded = match recorder.join() {
             Ok(recorded) => recorded.map_err(|source| ReplayError::Record { source })?,
@@ -208,20 +233,52 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             .map_err(|source| ReplayError::Start { what: "the recorder thread", source })
     }
 
+    /// Where a turn waits for what the answer before it holds: the thread that reads it, and the ways to it and back.
+    fn spawn_reader(&self, outbox: &Outbox) -> Result<Ear<'scope>, ReplayError> {
+        let workers = self.checked.workers;
+        if !reads_turns(self.config) {
+            let heard = (0..workers).map(|_| None).collect();
+            return Ok(Ear { outbox: outbox.clone(), heard, thread: None });
+        }
+        let (sender, turns) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
+        let (words, heard) = (0..workers).map(|_| mpsc::channel(reader::WORDS)).unzip();
+        let reader = Reader {
+            answer: self.config.protocol.answer,
+            secret: self.config.secret.clone(),
+            shared: Arc::clone(self.shared),
+            turns,
+            outbox: outbox.clone(),
+            workers: words,
+        };
+        let (shared, cores) = (Arc::clone(self.shared), self.checked.cores.as_ref());
+        let thread = std::thread::Builder::new()
+            .name("reader".to_owned())
+            .spawn_scoped(self.scope, move || {
+                note_unbound(&shared, cores.map_or(Ok(()), |cores| cores.bind_other()));
+                reader.run();
+            })
+            .map_err(|source| ReplayError::Start { what: "the reader thread", source })?;
+        let heard: Vec<_> = heard;
+        let heard = heard.into_iter().map(Some).collect();
+        Ok(Ear { outbox: outbox.clone().with_reader(sender), heard, thread: Some(thread) })
+    }
+
     fn spawn_workers(
         &self,
-        outbox: &Outbox,
+        outbox: Outbox,
+        heard: Vec<Option<mpsc::Receiver<Heard>>>,
         budget: &Arc<Budget>,
         departures: Vec<DepartureLog>,
     ) -> Result<(Vec<Hand<'scope>>, Receiver<Answer>), ReplayError> {
         let (sender, answers) = sync_channel(departures.len() * 2);
         let connection_numbers = Arc::new(AtomicU32::new(0));
         let mut hands = Vec::new();
-        for (number, departures) in departures.into_iter().enumerate() {
+        for (number, (departures, heard)) in departures.into_iter().zip(heard).enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS);
             let setup = Setup {
                 shared: Arc::clone(self.shared),
                 outbox: outbox.clone(),
+                heard,
                 departures,
                 budget: Arc::clone(budget),
                 target: Arc::clone(&self.checked.target),

@@ -13,7 +13,7 @@ use crate::config::RecorderQueue;
 pub(crate) use crate::halting::{Abort, Halt};
 use crate::halting::{Halting, StartMark};
 use crate::machine::ThreadTime;
-use crate::message::RecorderMessage;
+use crate::message::{ReadAttempt, RecorderMessage, TurnToRead};
 use crate::realtime::SchedulingSeen;
 
 /// Counters that progress and health read; nothing is decided by them.
@@ -41,6 +41,8 @@ pub(crate) struct Gauges {
     pub(crate) recorder_messages: AtomicI64,
     /// Bytes that they hold.
     pub(crate) recorder_bytes: AtomicI64,
+    /// Turns that the reader has not handed on to the recorder yet; they are among the messages.
+    pub(crate) reading: AtomicI64,
     /// Requests that were rendered after they were due while none waited ahead of them.
     pub(crate) rendered_late: AtomicU64,
 }
@@ -288,6 +290,8 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
     sender: SyncSender<RecorderMessage>,
+    /// The reader's queue, where a turn waits for what an answer holds.
+    reader: Option<SyncSender<TurnToRead>>,
     shared: Arc<Shared>,
     max_bytes: i64,
     /// Messages that wait before a thread without due times adds another one.
@@ -306,10 +310,16 @@ impl Outbox {
     ) -> Self {
         Outbox {
             sender,
+            reader: None,
             shared,
             max_bytes: i64::try_from(bounds.bytes).unwrap_or(i64::MAX),
             max_leisurely: i64::from(bounds.messages / 2),
         }
+    }
+
+    /// The same, with a way to the reader.
+    pub(crate) fn with_reader(self, reader: SyncSender<TurnToRead>) -> Self {
+        Outbox { reader: Some(reader), ..self }
     }
 
     /// A quarter of the messages that may wait: more of them, and the recorder is behind.
@@ -321,19 +331,49 @@ impl Outbox {
     pub(crate) fn post(&self, message: RecorderMessage) {
         let bytes = match &message {
             RecorderMessage::Attempt(ended) => ended.held_bytes() as i64,
+            RecorderMessage::Read(read) => read.held_bytes() as i64,
             RecorderMessage::Released(_) | RecorderMessage::Request(_) => 0,
         };
+        self.shared.gauges.recorder_messages.fetch_add(1, Ordering::Relaxed);
+        self.hold(bytes);
+        self.send(&self.sender, message);
+    }
+
+    /// Hands a turn over whose answer is to be read first. It counts among the recorder's messages from here on. Without
+    /// a reader it goes to the recorder itself.
+    pub(crate) fn post_to_read(&self, turn: TurnToRead) {
+        let Some(reader) = &self.reader else { return self.post(RecorderMessage::Attempt(turn.ended)) };
         let gauges = &self.shared.gauges;
-        let held = gauges.recorder_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         gauges.recorder_messages.fetch_add(1, Ordering::Relaxed);
+        gauges.reading.fetch_add(1, Ordering::Release);
+        self.hold(turn.ended.held_bytes() as i64);
+        self.send(reader, turn);
+    }
+
+    /// Hands a turn on that was read. The reader has no due times: it waits for room.
+    pub(crate) fn post_read(&self, read: Box<ReadAttempt>) {
+        self.hold(read.decoded_bytes() as i64);
+        self.wait_and_send(RecorderMessage::Read(read));
+        self.shared.gauges.reading.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Counts bytes that wait for the recorder; too many end the run.
+    fn hold(&self, bytes: i64) {
+        let held = self.shared.gauges.recorder_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if held > self.max_bytes {
             self.shared.abort(Abort::RecorderBehind);
         }
-        match self.sender.try_send(message) {
+    }
+
+    /// Puts a message into a queue. A full one ends the run.
+    fn send<T>(&self, queue: &SyncSender<T>, message: T) {
+        match queue.try_send(message) {
             Ok(()) => {}
             Err(TrySendError::Full(message)) => {
                 self.shared.abort(Abort::RecorderBehind);
-                self.wait_and_send(message);
+                if queue.send(message).is_err() {
+                    self.shared.abort(Abort::RecorderFailed);
+                }
             }
             Err(TrySendError::Disconnected(_)) => self.shared.abort(Abort::RecorderFailed),
         }

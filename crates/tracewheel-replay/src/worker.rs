@@ -36,7 +36,7 @@ use tracewheel_wheel::Wheel;
 
 use crate::client_budget::ClientBudget;
 use crate::config::{ConnectionUse, SessionRule};
-use crate::message::ReadyRequest;
+use crate::message::{Heard, ReadyRequest};
 use crate::prefetch::Budget;
 use crate::realtime::Cores;
 use crate::retry::RetryPolicy;
@@ -156,6 +156,8 @@ pub(crate) struct ConnectFailure {
 pub(crate) struct Setup {
     pub(crate) shared: Arc<Shared>,
     pub(crate) outbox: Outbox,
+    /// What the reader finds in answers that a turn waits for, where one reads them.
+    pub(crate) heard: Option<mpsc::Receiver<Heard>>,
     pub(crate) departures: DepartureLog,
     pub(crate) budget: Arc<Budget>,
     pub(crate) target: Arc<Target>,
@@ -261,10 +263,12 @@ async fn serve(setup: Setup) -> io::Result<()> {
     let Setup {
         shared,
         outbox,
+        heard,
         departures,
         budget,
         target,
         rules,
+        number,
         connection_numbers,
         commands,
         answers,
@@ -288,7 +292,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
             rules.connection_use,
         ),
         gate: Gate::new(rules.budget),
-        sessions: Sessions::new(rules.sessions),
+        sessions: Sessions::new(rules.sessions, number, heard),
         shared,
         outbox,
         departures,

@@ -6,12 +6,11 @@ use tracewheel_record::redact::redact_text;
 use tracewheel_record::{AttemptRecord, HealthRecord, RequestRecord};
 use tracewheel_timeline::vocab::{Phase, Reason, RequestStatus};
 
+use crate::decode::Decoded;
 use crate::event::LATE_BOUND_NS;
 use crate::histogram::{Histogram, quantiles};
 use crate::message::EndedAttempt;
 use crate::report::{Counts, FirstFailure, Quantiles};
-
-use super::decode::Decoded;
 
 /// Characters of the first failure's words that are told.
 const SAID_CHARS: usize = 300;

@@ -6,7 +6,7 @@ use tracewheel_clock::{Clock, RunNs};
 use tracewheel_timeline::vocab::{AttemptStatus, Reason, RequestStatus};
 use tracewheel_transport::{ExchangeErrorKind, ExchangeOutcome, StreamCode};
 
-use crate::message::{EndedAttempt, RecorderMessage, close};
+use crate::message::{EndedAttempt, RecorderMessage, TurnToRead, close};
 use crate::retry::{Answer, Failure, ServerDelay, Verdict, chance, server_delay_ns};
 use crate::shared::Halt;
 use crate::stamp::best_ns;
@@ -189,9 +189,14 @@ impl Worker {
                 close(&mut flight.record, end.status.into(), end.reason);
                 flight.record.final_attempt = flight.attempt;
                 flight.record.attempts = flight.attempt;
-                self.turn_ended(&flight, end.status.into(), end.end_ns);
+                let reads = self.turn_ended(&flight, end.status.into(), end.end_ns);
                 ended.closes = Some(flight.record);
-                self.outbox.post(RecorderMessage::Attempt(ended));
+                match reads {
+                    Some((session, worker)) => {
+                        self.outbox.post_to_read(TurnToRead { ended, session, worker });
+                    }
+                    None => self.outbox.post(RecorderMessage::Attempt(ended)),
+                }
                 self.pump();
             }
         }
@@ -219,7 +224,7 @@ impl Worker {
         flight.record.attempts = flight.attempt - 1;
         flight.record.final_attempt = flight.attempt - 1;
         flight.record.end_ns = Some(now.0);
-        self.turn_ended(&flight, status, now.0);
+        let _unread = self.turn_ended(&flight, status, now.0);
         self.outbox.post(RecorderMessage::Request(flight.record));
         self.pump();
         self.feed_starving();
@@ -248,7 +253,7 @@ impl Worker {
         if flight.is_planned() {
             self.shared.gauges.passed_over.fetch_add(1, Ordering::Relaxed);
         }
-        self.turn_ended(&flight, RequestStatus::Unsent, now.0);
+        let _unread = self.turn_ended(&flight, RequestStatus::Unsent, now.0);
         self.outbox.post(RecorderMessage::Request(flight.record));
     }
 

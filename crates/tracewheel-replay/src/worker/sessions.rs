@@ -3,14 +3,23 @@
 //! A turn that waits is ready but in no wheel: it has no due time until the turn before it has ended. It gives its place
 //! in the look-ahead back while it waits, within a bound of its own, so that conversations that fall behind do not keep
 //! new ones from beginning.
+//!
+//! Whether a turn's answer was whole, and without an error inside, the reader says a moment after its end; the next turn
+//! waits for that too. What this adds to the recorded pause is part of the turn's due time, and so of its drift.
 
 use std::collections::{HashMap, VecDeque};
+use std::task::{Context, Poll};
 
+use tokio::sync::mpsc;
+use tracewheel_clock::Clock;
 use tracewheel_timeline::vocab::{Reason, RequestStatus};
 
 use crate::config::{AfterFailure, SessionMode, SessionRule};
+use crate::message::Heard;
+use crate::reader::goes_on;
 
 use super::flight::{Flight, Place};
+use super::turn::WORK_A_TURN;
 use super::{Pace, Worker};
 
 /// Turns that may wait without a place in the look-ahead, and bytes of their bodies.
@@ -24,6 +33,12 @@ const MOST_IDLE: usize = 1 << 19;
 #[derive(Debug)]
 pub(super) struct Sessions {
     rule: SessionRule,
+    /// The worker's number.
+    worker: u32,
+    /// What the reader says of turns that ended.
+    reader: Option<mpsc::Receiver<Heard>>,
+    /// What it said while the worker rested.
+    heard: Option<Heard>,
     /// With a turn under way or waiting.
     active: HashMap<u64, Session>,
     /// The others, younger and older.
@@ -51,8 +66,25 @@ struct Turn {
 #[derive(Debug, Clone, Copy)]
 struct TurnEnd {
     at_ns: i64,
-    /// The conversation can go on.
-    goes_on: bool,
+    after: After,
+}
+
+/// What a turn's end means for the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The reader has yet to say.
+    Unread,
+    /// The conversation can go on, not before this time.
+    GoesOn { from_ns: i64 },
+    /// The turn failed.
+    Failed,
+}
+
+impl Turn {
+    /// It has ended, and what that means is known.
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| end.after != After::Unread)
+    }
 }
 
 /// What becomes of the first turn that waits.
@@ -63,9 +95,12 @@ enum Next {
 }
 
 impl Sessions {
-    pub(super) fn new(rule: SessionRule) -> Self {
+    pub(super) fn new(rule: SessionRule, worker: u32, reader: Option<mpsc::Receiver<Heard>>) -> Self {
         Sessions {
             rule,
+            worker,
+            reader,
+            heard: None,
             active: HashMap::new(),
             idle: [HashMap::new(), HashMap::new()],
             waiting: 0,
@@ -77,6 +112,27 @@ impl Sessions {
     /// Turns that wait for the one before.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Whether the reader has said something that was not taken yet.
+    pub(super) fn hears(&self) -> bool {
+        self.heard.is_some() || self.reader.as_ref().is_some_and(|reader| !reader.is_empty())
+    }
+
+    /// Ready when it has; asks to be woken otherwise.
+    pub(super) fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(reader) = &mut self.reader else { return Poll::Pending };
+        match reader.poll_recv(cx) {
+            Poll::Ready(Some(heard)) => self.heard = Some(heard),
+            Poll::Ready(None) => self.reader = None,
+            Poll::Pending => return Poll::Pending,
+        }
+        Poll::Ready(())
+    }
+
+    /// The next thing that the reader said.
+    fn next_heard(&mut self) -> Option<Heard> {
+        self.heard.take().or_else(|| self.reader.as_mut()?.try_recv().ok())
     }
 
     /// Nothing follows any more.
@@ -104,15 +160,19 @@ impl Sessions {
         if flight.think_ns.is_some_and(|think| think < 0) {
             return Next::Due(last.due_ns.saturating_add(flight.record.planned_ns - last.planned_ns));
         }
-        match last.end {
-            None => Next::Waits,
-            Some(end) if !end.goes_on && self.rule.after_failure == AfterFailure::Stop => Next::PassedOver,
-            Some(end) => Next::Due(match flight.think_ns {
-                Some(think) => end.at_ns.saturating_add(think),
-                // How long the person took is not known: not before either.
-                None => end.at_ns.max(flight.record.planned_ns),
-            }),
-        }
+        let Some(end) = last.end else { return Next::Waits };
+        let from_ns = match end.after {
+            After::Unread => return Next::Waits,
+            After::Failed if self.rule.after_failure == AfterFailure::Stop => return Next::PassedOver,
+            After::Failed => end.at_ns,
+            After::GoesOn { from_ns } => from_ns,
+        };
+        let due_ns = match flight.think_ns {
+            Some(think) => end.at_ns.saturating_add(think),
+            // How long the person took is not known: not before either.
+            None => flight.record.planned_ns.max(end.at_ns),
+        };
+        Next::Due(due_ns.max(from_ns))
     }
 
     /// A place that a waiting turn does not take from the look-ahead; false where there is none left.
@@ -168,16 +228,43 @@ impl Worker {
         }
     }
 
-    /// A request has ended: perhaps another one waited for that.
-    pub(super) fn turn_ended(&mut self, flight: &Flight, status: RequestStatus, at_ns: i64) {
-        let Some(session) = flight.record.strata.session_hash else { return };
-        let Some(known) = self.sessions.active.get_mut(&session) else { return };
+    /// A request has ended: perhaps another one waited for that. Where only its answer tells what follows: the session and
+    /// this worker's number, for the reader.
+    pub(super) fn turn_ended(
+        &mut self,
+        flight: &Flight,
+        status: RequestStatus,
+        at_ns: i64,
+    ) -> Option<(u64, u32)> {
+        let session = flight.record.strata.session_hash?;
+        let known = self.sessions.active.get_mut(&session)?;
         if known.last.row != flight.record.row || known.last.end.is_some() {
-            return;
+            return None;
         }
-        let goes_on = matches!(status, RequestStatus::Ok | RequestStatus::Cancelled);
-        known.last.end = Some(TurnEnd { at_ns, goes_on });
+        let after = match status {
+            RequestStatus::Ok if self.sessions.reader.is_some() => After::Unread,
+            status if goes_on(status) => After::GoesOn { from_ns: at_ns },
+            _ => After::Failed,
+        };
+        known.last.end = Some(TurnEnd { at_ns, after });
         self.go_on(session);
+        (after == After::Unread).then_some((session, self.sessions.worker))
+    }
+
+    /// Takes in what the reader says of turns that ended.
+    pub(super) fn hear(&mut self) {
+        for _ in 0..WORK_A_TURN {
+            if !self.sessions.hears() || !self.may_work() {
+                return;
+            }
+            let Some(Heard { session, row, well }) = self.sessions.next_heard() else { return };
+            let Some(known) = self.sessions.active.get_mut(&session) else { continue };
+            if let Some(end) = known.last.end.as_mut().filter(|_| known.last.row == row) {
+                let from_ns = self.shared.clock.now().0;
+                end.after = if well { After::GoesOn { from_ns } } else { After::Failed };
+                self.go_on(session);
+            }
+        }
     }
 
     /// Gives due times to the turns of a session that may have one.
@@ -186,7 +273,7 @@ impl Worker {
         while let Some(known) = self.sessions.active.get(&session) {
             let (last, head) = (known.last, known.waiting.front().copied());
             let Some(number) = head else {
-                if last.end.is_some() {
+                if last.is_over() {
                     self.sessions.active.remove(&session);
                     self.sessions.lay_aside(session, last);
                 }

@@ -14,7 +14,7 @@ use crate::shared::{Abort, Halt};
 use super::{Answer, Chore, Command, Pace, Worker};
 
 /// Pieces of work of one kind in one turn, before the reactor is asked again.
-const WORK_A_TURN: u32 = 64;
+pub(super) const WORK_A_TURN: u32 = 64;
 /// How long work may be held back by releases that follow each other closely.
 const MAX_HELD_NS: i64 = 300_000;
 /// Pieces of work that are then done all the same.
@@ -111,6 +111,7 @@ impl Worker {
         self.follow_halt();
         self.release_due();
         self.take_in();
+        self.hear();
         self.do_chores();
         self.poll_woken();
         self.gauge();
@@ -127,7 +128,7 @@ impl Worker {
     /// Whether another piece of work may be begun: not when the next release is so close that it could become late,
     /// unless work was held back too long already. At rates at which there is always a release close by, reading would
     /// otherwise never get its turn.
-    fn may_work(&mut self) -> bool {
+    pub(super) fn may_work(&mut self) -> bool {
         if self.owed_pieces > 0 {
             self.owed_pieces -= 1;
             // What has become due meanwhile leaves between two pieces: it is late by one of them, not by all.
@@ -225,7 +226,9 @@ impl Worker {
         if let Poll::Ready(command) = self.commands.poll_recv(cx) {
             return Poll::Ready(Ok(Rested::Command(command)));
         }
-        let more_to_do = self.slots.any_woken() || self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty());
+        let more_to_do = self.slots.any_woken()
+            || self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty())
+            || self.sessions.hears();
         if more_to_do {
             if *yielded {
                 return Poll::Ready(Ok(Rested::Work));
@@ -239,6 +242,9 @@ impl Worker {
             && let Poll::Ready(waited) = self.lax.poll_until(cx, RunNs(at))
         {
             return Poll::Ready(waited.map(|_| Rested::Work));
+        }
+        if self.sessions.poll_hear(cx).is_ready() {
+            return Poll::Ready(Ok(Rested::Work));
         }
         let ahead = self.flights.len().saturating_sub(self.under_way + self.held_back());
         if let Some(inbox) = &mut self.inbox

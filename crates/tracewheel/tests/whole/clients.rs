@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tracewheel_record::{AttemptRecord, RequestRecord, Run};
+use tracewheel_timeline::vocab::RequestStatus;
 use tracewheel_timeline::{RequestRow, TimelineMeta, TimelineWriter};
 
 use crate::harness::{Place, QUICK, text};
@@ -157,6 +158,54 @@ fn sessions_that_wait_for_the_turn_before_report_their_drift() {
         let before = requests.iter().find(|request| request.row == turn.row - 2).unwrap();
         assert_eq!(turn.due_ns, before.end_ns.unwrap() + 200 * MS);
     }
+}
+
+/// Four sessions of three turns each, all answers with status 200. The first turns' lengths tell which fault they meet.
+const IN_STREAM: &str = "[[fault]]\nname = \"error\"\nkind = \"stream-error\"\nafter_chunks = 1\n\
+    min_input_tokens = 80\nmax_input_tokens = 140\n\
+    [[fault]]\nname = \"cut\"\nkind = \"truncated\"\nafter_chunks = 1\n\
+    min_input_tokens = 180\nmax_input_tokens = 240\n\
+    [[fault]]\nname = \"endless\"\nkind = \"no-done\"\nmin_input_tokens = 280\nmax_input_tokens = 340\n";
+
+fn in_stream_failures(place: &Place, url: &str, more: &[&str]) -> (Value, Vec<RequestRecord>) {
+    timeline(&place.path("t.parquet"), &[0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23], |number, row| {
+        row.session_hash = Some(number as u64 % 4);
+        row.turn = Some(number as u32 / 4);
+        // Without a pause nothing but the reading of the answer stands between two turns.
+        row.think_ns = (number > 3).then_some(0);
+        row.input_tokens = Some(if number < 3 { 100 * (number as u32 + 1) } else { 20 });
+    });
+    let (report, run) = replay(place, url, &[&["--sessions", "after-previous"], more].concat());
+    (report, rows(&run).0)
+}
+
+#[test]
+fn no_turn_follows_one_that_failed_only_inside_its_stream() {
+    let place = Place::new();
+    let mock = place.mock(&format!("{QUICK}{IN_STREAM}"));
+    let (report, requests) = in_stream_failures(&place, &mock.url, &[]);
+    let (on, _) = in_stream_failures(&place, &mock.url, &["--after-failure", "go-on"]);
+    mock.stop();
+    let counts = &report["run"]["counts"];
+    assert_eq!((&counts["ok"], &counts["failed"], &counts["unsent"]), (&3.into(), &3.into(), &6.into()));
+    assert_eq!(counts["reasons"]["previous_turn_failed"], 6, "{report}");
+    for request in &requests {
+        let session = request.strata.session_hash.unwrap();
+        let expected = match (session, request.strata.turn) {
+            (3, _) => RequestStatus::Ok,
+            (_, Some(0)) => RequestStatus::Failed,
+            _ => RequestStatus::Unsent,
+        };
+        assert_eq!(request.status, expected, "{request:?}");
+    }
+    // The whole answers were looked into too: a turn is never due before the one before it has ended.
+    let session: Vec<_> = requests.iter().filter(|turn| turn.strata.session_hash == Some(3)).collect();
+    for turn in session.windows(2) {
+        assert!(turn[1].gated && turn[1].due_ns >= turn[0].end_ns.unwrap(), "{turn:?}");
+    }
+    assert_eq!(report["fidelity"]["gate_drift"]["n"], 2);
+    let counts = &on["run"]["counts"];
+    assert_eq!((&counts["ok"], &counts["failed"]), (&9.into(), &3.into()), "{on}");
 }
 
 #[test]

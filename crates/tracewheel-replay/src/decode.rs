@@ -1,5 +1,7 @@
 //! From raw bytes and read stamps to an attempt's row.
 
+mod echo;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -11,10 +13,11 @@ use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow};
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Protocol, Reason, Source};
 use tracewheel_transport::{ExchangeOutcome, Response};
 
-use super::echo::without_prompt;
 use crate::config::Secret;
 use crate::message::{EndedAttempt, UsedConnection};
 use crate::stamp::best_ns;
+
+use echo::without_prompt;
 
 /// Most events of one answer; later ones are not kept and the attempt fails. Twice what the longest answers of today have
 /// at an event a token. A flood of tiny comments has millions within the bound on bytes, at a hundred bytes of memory each.
@@ -30,14 +33,14 @@ const MIN_KEY_BYTES: usize = 6;
 
 /// What an answer's body says.
 #[derive(Debug, Default)]
-pub(super) struct Decoded {
-    pub(super) first_output_ns: Option<i64>,
-    pub(super) first_visible_ns: Option<i64>,
-    pub(super) last_output_ns: Option<i64>,
-    pub(super) usage: Usage,
-    pub(super) model_served: Option<Arc<str>>,
-    pub(super) system_fingerprint: Option<Arc<str>>,
-    pub(super) server: Option<String>,
+pub(crate) struct Decoded {
+    pub(crate) first_output_ns: Option<i64>,
+    pub(crate) first_visible_ns: Option<i64>,
+    pub(crate) last_output_ns: Option<i64>,
+    pub(crate) usage: Usage,
+    pub(crate) model_served: Option<Arc<str>>,
+    pub(crate) system_fingerprint: Option<Arc<str>>,
+    pub(crate) server: Option<String>,
     /// Where the body came encoded although nobody asked.
     content_encoding: Option<String>,
     output_events: u32,
@@ -49,7 +52,7 @@ pub(super) struct Decoded {
 
 impl Decoded {
     /// The best count of output tokens that there is, and where it comes from.
-    pub(super) fn output_tokens(&self) -> (Option<u32>, Option<Source>) {
+    pub(crate) fn output_tokens(&self) -> (Option<u32>, Option<Source>) {
         if let Some(reported) = self.usage.output_tokens {
             return (Some(reported), Some(Source::Reported));
         }
@@ -63,7 +66,7 @@ impl Decoded {
 }
 
 /// The attempt's row, and what its request takes from it.
-pub(super) fn attempt(
+pub(crate) fn attempt(
     answer: AnswerForm,
     secret: Option<&Secret>,
     ended: &EndedAttempt,
