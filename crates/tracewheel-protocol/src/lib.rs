@@ -46,6 +46,7 @@ mod openai_embeddings;
 mod openai_responses;
 mod options;
 mod provider;
+mod splice;
 pub mod sse;
 mod tgi_generate;
 mod usage;
@@ -65,6 +66,7 @@ pub use openai_embeddings::OpenAiEmbeddings;
 pub use openai_responses::OpenAiResponses;
 pub use options::{AnswerForm, Engine, LimitField, OptionError, ProtocolOptions, Settled, TokenDetail};
 pub use provider::{Knobs, Place, Provider, RenderRequest, carrier};
+pub use splice::render_around;
 pub use tgi_generate::TgiGenerate;
 pub use usage::Usage;
 

@@ -1,11 +1,10 @@
 //! What travels between the threads of a run.
 
-use bytes::Bytes;
 use http::{Method, Uri};
 use tracewheel_protocol::Provider;
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
-use tracewheel_transport::ExchangeOutcome;
+use tracewheel_transport::{Body, ExchangeOutcome};
 
 use crate::decode::Decoded;
 
@@ -23,7 +22,7 @@ pub(crate) struct ReadyRequest {
     /// Where it goes: the path with its query.
     pub(crate) uri: Uri,
     /// The exact bytes to send.
-    pub(crate) body: Bytes,
+    pub(crate) body: Body,
     /// When the recorded client left, after the arrival.
     pub(crate) cancel_after_ns: Option<i64>,
     /// Recorded pause after the previous turn's end; negative where the turns overlapped.

@@ -12,12 +12,16 @@ use tracewheel_protocol::{Place, Provider, RenderRequest, Settled, carrier};
 use tracewheel_record::{RequestRecord, Strata};
 use tracewheel_timeline::vocab::{BodyState, Operation, Phase, Reason, RequestStatus, Source};
 use tracewheel_tokens::{WORDS, words};
-use tracewheel_transport::Endpoint;
+use tracewheel_transport::{Body, Endpoint};
 use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 
 use crate::config::{LookAhead, ReplayConfig, SessionMode};
 use crate::message::{ReadyRequest, RecorderMessage, close};
 use crate::shared::{Abort, Halt, Outbox, Shared};
+
+use splice::Splicer;
+
+mod splice;
 
 /// How long the renderer sleeps when it is far enough ahead. It is never woken: a wake-up would cost the sender a
 /// system call at the very moment of a release.
@@ -131,6 +135,7 @@ pub(crate) struct Renderer {
     nonce: u64,
     text: String,
     body: Vec<u8>,
+    long: Splicer,
     paths: Paths,
 }
 
@@ -181,6 +186,7 @@ impl Renderer {
             nonce,
             text: String::new(),
             body: Vec::new(),
+            long: Splicer::default(),
             paths: Paths { endpoint: endpoint.clone(), known: HashMap::new() },
         }
     }
@@ -217,24 +223,21 @@ impl Renderer {
         method: &Method,
         planned: &PlannedRequest,
         phase: Phase,
-    ) -> Bytes {
+    ) -> Body {
         if let (BodyState::Full, Some(body)) = (planned.body_state, &planned.body) {
-            return body.clone();
+            return body.clone().into();
         }
         if [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(method) {
-            return Bytes::new();
+            return Body::default();
         }
         let nonce = match phase {
             // What is sent ahead is what the run will send, under the run's own nonce.
             Phase::Prime | Phase::Calibrate => self.nonce,
             _ => self.config.cache.nonce(self.nonce, planned.request_id),
         };
-        self.prompts.render(&planned.prompt, nonce, &mut self.text);
         let model = self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default();
         let request = RenderRequest {
             model,
-            prompt: &self.text,
-            prompt_ids: self.config.protocol.prompt_ids.then(|| self.ids.of(&self.text)),
             template: self.settled.template.as_ref(),
             max_tokens: planned.output_tokens,
             limit_field: self.settled.limit_field,
@@ -247,8 +250,19 @@ impl Renderer {
             params: planned.params.as_deref(),
             ..RenderRequest::default()
         };
+        let by_ids = self.config.protocol.prompt_ids;
+        let nonce_of = (nonce, nonce == self.nonce);
+        if !by_ids
+            && let Some(body) =
+                self.long.body(provider, &request, &self.prompts, &planned.prompt, nonce_of)
+        {
+            return body;
+        }
+        self.prompts.render(&planned.prompt, nonce, &mut self.text);
+        let prompt_ids = by_ids.then(|| self.ids.of(&self.text));
+        let request = RenderRequest { prompt: &self.text, prompt_ids, ..request };
         provider.render(&request, &mut self.body);
-        Bytes::copy_from_slice(&self.body)
+        Bytes::copy_from_slice(&self.body).into()
     }
 }
 
@@ -257,7 +271,7 @@ struct Rendered {
     provider: &'static dyn Provider,
     method: Method,
     uri: Uri,
-    body: Bytes,
+    body: Body,
 }
 
 /// Token ids for made-up prompts: one a word, the same for the same word.
@@ -326,7 +340,7 @@ impl Prefetch {
                 continue;
             }
             let rendered = self.renderer.request(&planned, planned.phase);
-            if !self.budget.take(rendered.body.len(), &self.shared) {
+            if !self.budget.take(rendered.body.own_bytes(), &self.shared) {
                 unsent += 1;
                 self.unsent(record);
                 continue;
@@ -364,7 +378,7 @@ impl Prefetch {
             }
             let record = Box::new(record_of(&planned, Phase::Prime));
             let rendered = self.renderer.request(&planned, Phase::Prime);
-            if self.budget.take(rendered.body.len(), &self.shared) {
+            if self.budget.take(rendered.body.own_bytes(), &self.shared) {
                 self.hand_over(primed as usize, ready(planned, record, rendered));
                 primed += 1;
             }
@@ -377,7 +391,7 @@ impl Prefetch {
         for planned in probes {
             let record = Box::new(record_of(&planned, Phase::Calibrate));
             let rendered = self.renderer.request(&planned, Phase::Calibrate);
-            if self.budget.take(rendered.body.len(), &self.shared) {
+            if self.budget.take(rendered.body.own_bytes(), &self.shared) {
                 self.hand_over(0, ready(planned, record, rendered));
             }
         }
@@ -395,7 +409,7 @@ impl Prefetch {
     fn hand_over(&self, number: usize, request: ReadyRequest) {
         let inbox = &self.inboxes[number % self.inboxes.len()];
         if let Err(mpsc::error::SendError(request)) = inbox.blocking_send(request) {
-            self.budget.give_back(request.body.len());
+            self.budget.give_back(request.body.own_bytes());
             self.unsent(request.record);
         }
     }

@@ -5,16 +5,21 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::Buf;
 use tokio::io::AsyncWrite;
 use tracewheel_net::tls::TlsStream;
 use tracewheel_net::{ReadStamp, StampedStream, StreamStamps};
 
+use crate::body::Unsent;
 use crate::h1;
 use crate::request::PreparedRequest;
 
 /// Bytes that one read may bring. A token stream's chunks are far smaller; a flood fills it.
 const READ_BYTES: usize = 32 * 1024;
+
+/// Buffers in which the rest of a request is shown to the stream. Every other piece of a body has 4 KiB, so that all of
+/// them are more than a slice.
+const REST_BUFFERS: usize = 40;
 
 thread_local! {
     /// Where a read's bytes lie until they are told apart: one place for all connections of a thread, because thousands
@@ -101,16 +106,17 @@ impl Stream {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     head: Vec<u8>,
-    body: Bytes,
-    /// Bytes of head and body that the stream has taken.
-    taken: usize,
+    /// Bytes of the head that the stream has taken.
+    head_taken: usize,
+    /// What it has not taken of the body.
+    body: Unsent,
     sent: bool,
 }
 
 impl Outgoing {
     pub(crate) fn new(request: &PreparedRequest) -> Self {
-        let (head, body) = (h1::encode_head(request), request.body.clone());
-        Outgoing { head, body, taken: 0, sent: false }
+        let (head, body) = (h1::encode_head(request), request.body.unsent());
+        Outgoing { head, head_taken: 0, body, sent: false }
     }
 
     /// Whether all of it was written.
@@ -121,9 +127,9 @@ impl Outgoing {
     /// Does ahead of time what can be done: with TLS the bytes are encrypted, and held.
     pub(crate) fn prepare(&mut self, stream: &mut Stream) -> io::Result<()> {
         let Stream::Tls(tls) = stream else { return Ok(()) };
-        while self.taken < self.len() {
-            match tls.poll_accept(&self.rest()) {
-                Poll::Ready(taken) => self.taken += taken?,
+        while self.left() > 0 {
+            match self.with_rest(|rest| tls.poll_accept(rest)) {
+                Poll::Ready(taken) => self.take(taken?),
                 Poll::Pending => break,
             }
         }
@@ -132,24 +138,32 @@ impl Outgoing {
 
     /// Writes. `Ready` when all is written.
     pub(crate) fn poll_send(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.taken < self.len() {
-            match ready!(stream.poll_write(cx, &self.rest()))? {
+        while self.left() > 0 {
+            match ready!(self.with_rest(|rest| stream.poll_write(cx, rest)))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                taken => self.taken += taken,
+                taken => self.take(taken),
             }
         }
         ready!(stream.poll_flush(cx))?;
-        (self.head, self.body, self.taken, self.sent) = (Vec::new(), Bytes::new(), 0, true);
+        *self = Outgoing { head: Vec::new(), head_taken: 0, body: Unsent::default(), sent: true };
         Poll::Ready(Ok(()))
     }
 
-    fn len(&self) -> usize {
-        self.head.len() + self.body.len()
+    fn left(&self) -> usize {
+        self.head.len() - self.head_taken + self.body.remaining()
     }
 
-    fn rest(&self) -> [IoSlice<'_>; 2] {
-        let in_body = self.taken.saturating_sub(self.head.len());
-        let head = &self.head[self.taken.min(self.head.len())..];
-        [IoSlice::new(head), IoSlice::new(&self.body[in_body..])]
+    /// Shows what is left, as far as it fits: always more than the stream takes at once, so that it knows of more to come.
+    fn with_rest<T>(&self, work: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
+        let mut rest = [IoSlice::new(&[]); REST_BUFFERS];
+        rest[0] = IoSlice::new(&self.head[self.head_taken..]);
+        let pieces = self.body.chunks_vectored(&mut rest[1..]);
+        work(&rest[..=pieces])
+    }
+
+    fn take(&mut self, bytes: usize) {
+        let of_head = bytes.min(self.head.len() - self.head_taken);
+        self.head_taken += of_head;
+        self.body.advance(bytes - of_head);
     }
 }

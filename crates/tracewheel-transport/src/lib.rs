@@ -14,6 +14,7 @@
 
 mod answer;
 mod apart;
+mod body;
 mod budget;
 mod connection;
 mod endpoint;
@@ -26,6 +27,7 @@ mod lane;
 mod opening;
 mod request;
 
+pub use crate::body::Body;
 pub use crate::budget::{BodyBudget, Held};
 pub use crate::connection::{ConnectStamps, H1Connection};
 pub use crate::endpoint::{Endpoint, EndpointError};

@@ -1,8 +1,9 @@
 //! A request made ready before it is due.
 
-use bytes::Bytes;
 use http::uri::{Authority, Parts, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
+
+use crate::body::Body;
 
 /// A whole request, ready to be encoded. Cloning shares the body.
 #[derive(Debug, Clone)]
@@ -14,16 +15,16 @@ pub struct PreparedRequest {
     /// Headers, `Host` among them. `Content-Length` is added when the request is encoded.
     pub headers: HeaderMap,
     /// Body.
-    pub body: Bytes,
+    pub body: Body,
 }
 
 impl PreparedRequest {
     /// A POST with `Host` and `Accept-Encoding: identity`: a compressed stream arrives in bursts, not in tokens.
-    pub fn post(uri: Uri, host: HeaderValue, body: Bytes) -> Self {
+    pub fn post(uri: Uri, host: HeaderValue, body: impl Into<Body>) -> Self {
         let mut headers = HeaderMap::with_capacity(16);
         headers.insert(header::HOST, host);
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        PreparedRequest { method: Method::POST, uri, headers, body }
+        PreparedRequest { method: Method::POST, uri, headers, body: body.into() }
     }
 
     /// The head as HTTP/2 wants it: the host in the target instead of a header, the length of the body named, and nothing

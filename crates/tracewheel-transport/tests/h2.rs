@@ -280,7 +280,7 @@ async fn an_armed_request_is_had_back_whole_when_the_peer_says_goodbye() {
             exchange.poll_armed(cx)
         })
         .await;
-        assert_eq!(exchange.into_request().body, "kept");
+        assert_eq!(exchange.into_request().body.to_bytes(), "kept");
         drop(connection);
         server.join();
     }

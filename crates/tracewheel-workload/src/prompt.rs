@@ -111,19 +111,32 @@ impl PromptRenderer {
     /// different nonces share nothing.
     pub fn render(&self, prompt: &PromptSpec, nonce: u64, out: &mut String) {
         out.clear();
+        for (key, words) in self.parts(prompt) {
+            self.maker.block(out, block_key(nonce, key), words);
+        }
+    }
+
+    /// The key and the words of each block, then of the tail.
+    pub(crate) fn parts<'a>(
+        &'a self,
+        prompt: &'a PromptSpec,
+    ) -> impl Iterator<Item = (u64, u32)> + Clone + 'a {
         let blocks = prompt.blocks.iter().map(|block| (block.hash, block.tokens));
         let parts = blocks.chain(prompt.tail.map(|tail| (tail.key, tail.tokens)));
-        let mut left = prompt.blocks.len() + usize::from(prompt.tail.is_some());
-        let mut written = 0_u32;
-        for (key, tokens) in parts {
+        let (mut left, mut written) = (prompt.blocks.len() + usize::from(prompt.tail.is_some()), 0_u32);
+        parts.map(move |(key, tokens)| {
             left -= 1;
             let words = match left {
                 0 => self.calibration.last_words(prompt.tokens(), written),
                 _ => self.calibration.words(tokens),
             };
             written = written.saturating_add(words);
-            self.maker.block(out, block_key(nonce, key), words);
-        }
+            (key, words)
+        })
+    }
+
+    pub(crate) fn maker(&self) -> &TextMaker {
+        &self.maker
     }
 }
 

@@ -267,7 +267,7 @@ impl Worker {
         for key in [alarms.arm, alarms.timeout, alarms.cancel].into_iter().flatten() {
             self.chores.cancel(key);
         }
-        self.give_place_back(flight.place, flight.body.len());
+        self.give_place_back(flight.place, flight.body.own_bytes());
         if flight.passed_gate {
             self.leave_gate();
         }

@@ -1,10 +1,10 @@
 //! Requests on their way: from the look-ahead to their last attempt's end.
 
-use bytes::Bytes;
 use http::{Method, Uri};
 use tracewheel_protocol::Provider;
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
+use tracewheel_transport::Body;
 use tracewheel_wheel::Key;
 
 use crate::message::{ReadyRequest, UsedConnection};
@@ -43,7 +43,7 @@ pub(super) struct Flight {
     pub(super) provider: &'static dyn Provider,
     pub(super) method: Method,
     pub(super) uri: Uri,
-    pub(super) body: Bytes,
+    pub(super) body: Body,
     pub(super) cancel_after_ns: Option<i64>,
     /// Recorded pause after the previous turn's end.
     pub(super) think_ns: Option<i64>,

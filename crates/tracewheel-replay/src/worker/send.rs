@@ -175,7 +175,7 @@ impl Worker {
         flight.stage = Stage::Running(slot);
         let stood_late = flight.used.is_some_and(|used| used.ready_ns() > flight.due_ns);
         self.tending.counts.connected_at_send += u64::from(stood_late);
-        let (place, bytes) = (std::mem::replace(&mut flight.place, Place::None), flight.body.len());
+        let (place, bytes) = (std::mem::replace(&mut flight.place, Place::None), flight.body.own_bytes());
         self.give_place_back(place, bytes);
         Some((slot, self.slots.release(slot)))
     }

@@ -220,7 +220,7 @@ impl Worker {
         self.go_on(session);
         let Some(flight) = self.flights.known(number) else { return };
         if flight.alarms.arm.is_none() && flight.place == Place::LookAhead {
-            let bytes = flight.body.len();
+            let bytes = flight.body.own_bytes();
             if self.sessions.park(bytes) {
                 flight.place = Place::Parked;
                 self.budget.give_back(bytes);

@@ -45,7 +45,7 @@ mod tests {
             text,
             "POST /v1/x?a=b HTTP/1.1\r\nhost: h:1\r\naccept-encoding: identity\r\ncontent-length: 5\r\n\r\n"
         );
-        (request.body, request.method) = (Bytes::new(), Method::GET);
+        (request.body, request.method) = (Bytes::new().into(), Method::GET);
         assert!(!String::from_utf8(encode_head(&request)).unwrap().contains("content-length"));
         request.method = Method::POST;
         assert!(String::from_utf8(encode_head(&request)).unwrap().contains("content-length: 0\r\n"));

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use h2::client::{Builder, Connection as Driver, SendRequest};
 use h2::{Ping, PingPong};
 use tracewheel_clock::RunClock;
@@ -15,6 +14,7 @@ use tracewheel_net::tls::TlsFacts;
 
 use super::exchange::H2Exchange;
 use super::wire::{H2Io, READS_A_POLL, Wire};
+use crate::body::Unsent;
 use crate::connection::ConnectStamps;
 use crate::error::{ConnectError, ConnectErrorKind, shown};
 use crate::exchange::ExchangeLimits;
@@ -80,8 +80,8 @@ impl Shared {
 
 pub(super) struct Core {
     /// Gone once it has ended: only then it tells its streams, whichever way it ended.
-    driver: Option<Driver<H2Io, Bytes>>,
-    pub(super) sender: SendRequest<Bytes>,
+    driver: Option<Driver<H2Io, Unsent>>,
+    pub(super) sender: SendRequest<Unsent>,
     /// The owner's; lanes poll the connection in its name.
     waker: Waker,
     ping: Option<PingPong>,
@@ -178,7 +178,7 @@ impl H2Connection {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .data_frame_budget(FRAME_BUDGET_BYTES)
             .max_header_list_size(MAX_HEAD_BYTES)
-            .handshake::<_, Bytes>(io)
+            .handshake::<_, Unsent>(io)
             .await;
         let (sender, mut driver) = handshake.map_err(|error| refused(&wire, &error.to_string()))?;
         let ping = driver.ping_pong();

@@ -15,6 +15,7 @@ use tracewheel_net::WriteMarks;
 use super::connection::{Core, H2Lane, Shared, code_name};
 use super::wire::StreamLog;
 use crate::answer::Answer;
+use crate::body::Unsent;
 use crate::error::{ExchangeError, ExchangeErrorKind, StreamCode};
 use crate::exchange::{ExchangeLimits, ExchangeOutcome, Response};
 use crate::request::PreparedRequest;
@@ -38,7 +39,7 @@ pub struct H2Exchange {
     request: PreparedRequest,
     state: State,
     /// Kept so that the rest of the request goes on being sent.
-    upload: Option<SendStream<Bytes>>,
+    upload: Option<SendStream<Unsent>>,
     stream: Option<u32>,
     released: bool,
     informational: u32,
@@ -177,7 +178,7 @@ impl H2Exchange {
         core.begin();
         if !self.request.body.is_empty() {
             // It can't fail: the stream was opened just now.
-            upload.send_data(self.request.body.clone(), true)?;
+            upload.send_data(self.request.body.unsent(), true)?;
         }
         (self.state, self.upload) = (State::Head(response), Some(upload));
         Ok(())
