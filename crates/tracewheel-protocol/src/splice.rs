@@ -68,7 +68,9 @@ mod tests {
     #[test]
     fn a_template_has_the_prompt_as_often_as_it_names_it() {
         let http = provider("http").unwrap();
-        for text in ["{{prompt}}{{prompt}}", "none", "", "{\"a\":\"{{prompt}}\",\"b\":[{{raw:prompt}}]} {{model}}"] {
+        for text in
+            ["{{prompt}}{{prompt}}", "none", "", "{\"a\":\"{{prompt}}\",\"b\":[{{raw:prompt}}]} {{model}}"]
+        {
             let template = Template::parse(text).unwrap();
             let request = RenderRequest {
                 prompt: " two words",

@@ -282,7 +282,7 @@ impl ConnectionUse {
 pub struct LookAhead {
     /// Requests rendered and not yet released.
     pub requests: u32,
-    /// Bytes of their bodies together.
+    /// Bytes that their bodies hold for themselves together; text that long prompts share is kept beside it.
     pub bytes: u64,
 }
 

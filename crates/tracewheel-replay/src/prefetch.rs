@@ -253,8 +253,7 @@ impl Renderer {
         let by_ids = self.config.protocol.prompt_ids;
         let nonce_of = (nonce, nonce == self.nonce);
         if !by_ids
-            && let Some(body) =
-                self.long.body(provider, &request, &self.prompts, &planned.prompt, nonce_of)
+            && let Some(body) = self.long.body(provider, &request, &self.prompts, &planned.prompt, nonce_of)
         {
             return body;
         }

@@ -189,7 +189,8 @@ mod tests {
     fn long_pieces_are_shared_and_short_neighbours_are_one() {
         let long = Bytes::from(vec![1; SHORT_BYTES]);
         let short = |text: &'static str| Bytes::from_static(text.as_bytes());
-        let body = Body::of(vec![short("a"), short("bc"), long.clone(), short(""), long.clone(), short("d")], 4);
+        let body =
+            Body::of(vec![short("a"), short("bc"), long.clone(), short(""), long.clone(), short("d")], 4);
         let sizes: Vec<usize> = body.pieces().iter().map(Bytes::len).collect();
         assert_eq!(sizes, [3, SHORT_BYTES, SHORT_BYTES, 1]);
         assert!(body.pieces()[1..3].iter().all(|piece| piece.as_ptr() == long.as_ptr()));

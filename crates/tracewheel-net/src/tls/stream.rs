@@ -214,13 +214,13 @@ impl TlsStream {
             // As in the plain stream: the event loop gets a look at everything else between two slices.
             ready!(pin!(tokio::task::yield_now()).poll(cx));
         }
-        let taken = match self.poll_accept(bufs) {
-            Poll::Ready(taken) => taken?,
-            Poll::Pending => {
-                ready!(self.poll_send(cx))?;
-                ready!(self.poll_accept(bufs))?
-            }
+        let Poll::Ready(taken) = self.poll_accept(bufs) else {
+            // What was encrypted before is a slice: the next one is encrypted after everything else had its turn.
+            ready!(self.poll_send(cx))?;
+            ready!(pin!(tokio::task::yield_now()).poll(cx));
+            return Poll::Pending;
         };
+        let taken = taken?;
         self.slice_taken = taken < bufs.iter().map(|buf| buf.len()).sum();
         if let Poll::Ready(sent) = self.poll_send(cx) {
             sent?;

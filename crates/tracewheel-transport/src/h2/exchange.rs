@@ -13,7 +13,7 @@ use tracewheel_clock::{Clock, RunNs};
 use tracewheel_net::WriteMarks;
 
 use super::connection::{Core, H2Lane, Shared, code_name};
-use super::wire::StreamLog;
+use super::wire::{StreamLog, poll_turn};
 use crate::answer::Answer;
 use crate::body::Unsent;
 use crate::error::{ExchangeError, ExchangeErrorKind, StreamCode};
@@ -189,7 +189,7 @@ impl H2Exchange {
     }
 
     /// Notes when the request began to wait for the peer's window.
-    fn watch_window(&mut self, cx: &Context<'_>) {
+    fn watch_window(&mut self, cx: &mut Context<'_>) {
         if self.starved_ns.is_some() || self.upload.is_none() {
             return;
         }
@@ -201,7 +201,7 @@ impl H2Exchange {
             self.upload = None;
         } else if wire.slice_used() {
             // The owner sends the next slice first.
-            cx.waker().wake_by_ref();
+            let _pending = poll_turn(cx);
         } else if !wire.socket_full {
             drop(wire);
             self.starved_ns = Some(self.lane.shared.clock.now());

@@ -1,9 +1,10 @@
 //! The stamped stream as the HTTP/2 library wants to see it: frames tied to reads and writes, and a valve.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -265,6 +266,12 @@ impl State {
     }
 }
 
+/// Lets everything else run, and the event loop look for events, before this task is polled again: a bare wake would have it
+/// polled before both.
+pub(super) fn poll_turn(cx: &mut Context<'_>) -> Poll<()> {
+    pin!(tokio::task::yield_now()).poll(cx)
+}
+
 /// The library's view of a [`Stream`].
 pub(crate) struct H2Io {
     stream: Stream,
@@ -345,8 +352,7 @@ impl AsyncWrite for H2Io {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.wire.lock().write_left == 0 {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+            ready!(poll_turn(cx));
         }
         this.stamps.begin_exchange();
         let written = match &mut this.stream {
