@@ -26,6 +26,8 @@ pub struct WriteMarks {
     pub first_call_ns: Option<RunNs>,
     /// The run clock right after that call returned: the kernel has the first byte.
     pub first_ns: Option<RunNs>,
+    /// The run clock right before the latest call that accepted bytes.
+    pub last_call_ns: Option<RunNs>,
     /// The run clock right after the latest call that accepted bytes: once all is written, the kernel has the last.
     pub last_ns: Option<RunNs>,
     /// Bytes accepted since the exchange began.
@@ -112,7 +114,7 @@ impl StreamStamps {
         let marks = &mut self.log().marks;
         marks.first_call_ns.get_or_insert(call_ns);
         marks.first_ns.get_or_insert(done_ns);
-        marks.last_ns = Some(done_ns);
+        (marks.last_call_ns, marks.last_ns) = (Some(call_ns), Some(done_ns));
         marks.bytes += bytes as u64;
     }
 
@@ -199,6 +201,7 @@ mod tests {
         let expected = WriteMarks {
             first_call_ns: Some(RunNs(1)),
             first_ns: Some(RunNs(2)),
+            last_call_ns: Some(RunNs(3)),
             last_ns: Some(RunNs(4)),
             bytes: 15,
         };

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
+use tracewheel_clock::RunNs;
 use tracewheel_protocol::{AnswerForm, Event, Provider, ReportedHeaders, ResponseHead, StreamEnd, Usage};
 use tracewheel_record::redact::{REDACTED, redact_url};
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow};
 use tracewheel_timeline::vocab::{AttemptStatus, EventKind, Protocol, Reason, Source};
-use tracewheel_transport::{ExchangeOutcome, Response};
+use tracewheel_transport::{ExchangeOutcome, Response, WriteMarks};
 
 use crate::config::Secret;
 use crate::message::{EndedAttempt, UsedConnection};
@@ -125,17 +126,8 @@ fn frame(ended: &EndedAttempt) -> AttemptRecord {
 }
 
 fn milestones(record: &mut AttemptRecord, outcome: &ExchangeOutcome) {
-    let writes = outcome.writes;
-    record.first_write_ns = writes.first_ns.map(|at| at.0);
-    record.last_write_ns = writes.last_ns.map(|at| at.0);
-    // The stamp after a write call is an upper bound of when the kernel had the bytes. On a short way the answer may be
-    // there before the call returns; it can't have come before the request, so its own stamp is a bound too.
-    if let Some(answered) = outcome.reads.first().map(best_ns) {
-        if writes.first_ns == writes.last_ns {
-            record.last_write_ns = record.last_write_ns.map(|at| at.min(answered));
-        }
-        record.first_write_ns = record.first_write_ns.map(|at| at.min(answered));
-    }
+    let answered = outcome.reads.first().map(best_ns);
+    (record.first_write_ns, record.last_write_ns) = written(&outcome.writes, answered);
     let at = |read: u32| outcome.reads.get(read as usize).map(best_ns);
     record.headers_ns = outcome.response.as_ref().and_then(|head| at(head.read));
     record.first_byte_ns = outcome.marks.first().and_then(|mark| at(mark.read));
@@ -148,6 +140,18 @@ fn milestones(record: &mut AttemptRecord, outcome: &ExchangeOutcome) {
             bytes: read.bytes,
         })
         .collect();
+}
+
+/// When a request's first and last byte were with the kernel, of which `answered` (the answer's first byte) may know more.
+///
+/// The stamp after a write call is an upper bound. On a short way the answer may be there before the call returns; it can't
+/// have come before the request, so its own stamp is a bound too. An answer from before the last call did not wait for the
+/// end of a long body: it says nothing of when that left.
+fn written(writes: &WriteMarks, answered: Option<i64>) -> (Option<i64>, Option<i64>) {
+    let bounded = |at: RunNs| answered.map_or(at.0, |answered| at.0.min(answered));
+    let within = writes.last_call_ns.zip(answered).is_none_or(|(call, answered)| call.0 <= answered);
+    let last = writes.last_ns.map(|at| if within { bounded(at) } else { at.0 });
+    (writes.first_ns.map(bounded), last)
 }
 
 fn headers(record: &mut AttemptRecord, decoded: &mut Decoded, response: &Response) {
@@ -345,6 +349,25 @@ fn protocol(used: &UsedConnection) -> Protocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_bounds_the_write_that_it_came_within_and_no_later_one() {
+        let marks = |last_call, last| WriteMarks {
+            first_call_ns: Some(RunNs(100)),
+            first_ns: Some(RunNs(130)),
+            last_call_ns: Some(RunNs(last_call)),
+            last_ns: Some(RunNs(last)),
+            bytes: 9,
+        };
+        let (one, sliced) = (marks(100, 130), marks(500, 540));
+        assert_eq!(written(&one, None), (Some(130), Some(130)));
+        assert_eq!(written(&one, Some(120)), (Some(120), Some(120)));
+        assert_eq!(written(&one, Some(200)), (Some(130), Some(130)));
+        assert_eq!(written(&sliced, Some(520)), (Some(130), Some(520)));
+        assert_eq!(written(&sliced, Some(600)), (Some(130), Some(540)));
+        assert_eq!(written(&sliced, Some(300)), (Some(130), Some(540)), "refused before all of it was read");
+        assert_eq!(written(&WriteMarks::default(), Some(5)), (None, None));
+    }
 
     #[test]
     fn text_is_told_from_what_is_none_also_when_a_character_is_cut() {

@@ -85,7 +85,7 @@ impl StreamLog {
         let writes = &mut self.writes;
         writes.first_call_ns = writes.first_call_ns.or(call_ns);
         writes.first_ns = writes.first_ns.or(done_ns);
-        writes.last_ns = done_ns;
+        (writes.last_call_ns, writes.last_ns) = (call_ns, done_ns);
         writes.bytes += bytes as u64;
     }
 }
