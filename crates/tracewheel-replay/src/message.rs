@@ -1,5 +1,7 @@
 //! What travels between the threads of a run.
 
+use std::sync::Arc;
+
 use http::{Method, Uri};
 use tracewheel_protocol::Provider;
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord, RequestRecord};
@@ -7,6 +9,7 @@ use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use tracewheel_transport::{Body, ExchangeOutcome};
 
 use crate::decode::Decoded;
+use crate::worker::Head;
 
 /// A request rendered ahead of its due time.
 #[derive(Debug)]
@@ -17,6 +20,10 @@ pub(crate) struct ReadyRequest {
     pub(crate) request_id: u64,
     /// The protocol that it is rendered by and its answer read by.
     pub(crate) provider: &'static dyn Provider,
+    /// Which of the run's targets it goes to.
+    pub(crate) target: u16,
+    /// The headers that it has in common with others.
+    pub(crate) head: Arc<Head>,
     /// How it goes.
     pub(crate) method: Method,
     /// Where it goes: the path with its query.

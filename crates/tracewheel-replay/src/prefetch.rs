@@ -18,6 +18,7 @@ use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 use crate::config::{LookAhead, ReplayConfig, SessionMode};
 use crate::message::{ReadyRequest, RecorderMessage, close};
 use crate::shared::{Abort, Halt, Outbox, Shared};
+use crate::worker::Head;
 
 use splice::Splicer;
 
@@ -137,6 +138,7 @@ pub(crate) struct Renderer {
     body: Vec<u8>,
     long: Splicer,
     paths: Paths,
+    head: Arc<Head>,
 }
 
 /// Where requests go. Plans name few models.
@@ -176,6 +178,7 @@ impl Renderer {
         settled: &Settled,
         nonce: u64,
         prompts: PromptRenderer,
+        head: Arc<Head>,
     ) -> Self {
         Renderer {
             provider,
@@ -188,6 +191,7 @@ impl Renderer {
             body: Vec::new(),
             long: Splicer::default(),
             paths: Paths { endpoint: endpoint.clone(), known: HashMap::new() },
+            head,
         }
     }
 
@@ -214,7 +218,7 @@ impl Renderer {
         };
         let uri = self.paths.of(provider, &place);
         let body = self.body(provider, &method, planned, phase);
-        Rendered { provider, method, uri, body }
+        Rendered { provider, target: 0, head: Arc::clone(&self.head), method, uri, body }
     }
 
     fn body(
@@ -268,6 +272,8 @@ impl Renderer {
 /// A request, ready but for its row.
 struct Rendered {
     provider: &'static dyn Provider,
+    target: u16,
+    head: Arc<Head>,
     method: Method,
     uri: Uri,
     body: Body,
@@ -424,9 +430,11 @@ impl Prefetch {
 }
 
 fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered) -> ReadyRequest {
-    let Rendered { provider, method, uri, body } = rendered;
+    let Rendered { provider, target, head, method, uri, body } = rendered;
     ReadyRequest {
         provider,
+        target,
+        head,
         method,
         request_id: planned.request_id,
         cancel_after_ns: planned.cancel_after_ns,

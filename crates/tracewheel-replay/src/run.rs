@@ -221,7 +221,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             live,
             give_up_after: self.config.give_up_after_failures,
             secret: self.config.secret.clone(),
-            target: self.checked.target.addr,
+            target: self.checked.targets[0].addr,
         };
         let (shared, cores) = (Arc::clone(self.shared), self.checked.cores.as_ref());
         std::thread::Builder::new()
@@ -281,7 +281,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
                 heard,
                 departures,
                 budget: Arc::clone(budget),
-                target: Arc::clone(&self.checked.target),
+                targets: Arc::clone(&self.checked.targets),
                 rules: Arc::clone(&self.checked.rules),
                 connection_numbers: Arc::clone(&connection_numbers),
                 commands: inbox,

@@ -52,7 +52,7 @@ use sessions::Sessions;
 use slots::Slots;
 use tend::Tending;
 
-/// Where requests go and what stands in their heads.
+/// Where requests go.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) addr: SocketAddr,
@@ -62,8 +62,14 @@ pub(crate) struct Target {
     pub(crate) http: HttpChoice,
     pub(crate) h2: H2Options,
     pub(crate) host: HeaderValue,
-    /// Headers of every request, for streamed and for plain answers. The authorization among them is marked sensitive.
+}
+
+/// What requests have in their heads alike. The authorization among it is marked sensitive.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// Where a streamed answer is asked for.
     pub(crate) streamed: HeaderMap,
+    /// Where a plain one is.
     pub(crate) plain: HeaderMap,
 }
 
@@ -160,7 +166,8 @@ pub(crate) struct Setup {
     pub(crate) heard: Option<mpsc::Receiver<Heard>>,
     pub(crate) departures: DepartureLog,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) target: Arc<Target>,
+    /// Where requests go: they say which by its place here.
+    pub(crate) targets: Arc<[Arc<Target>]>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) connection_numbers: Arc<AtomicU32>,
     pub(crate) commands: mpsc::Receiver<Command>,
@@ -266,7 +273,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         heard,
         departures,
         budget,
-        target,
+        targets,
         rules,
         number,
         connection_numbers,
@@ -274,6 +281,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
         answers,
         ..
     } = setup;
+    let target = Arc::clone(&targets[0]);
     let clock = Arc::clone(&shared.clock);
     let now = clock.now().0;
     let worker = Worker {

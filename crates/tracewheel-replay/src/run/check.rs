@@ -20,7 +20,7 @@ use crate::hook::{self, HookAction, HookPoint, Stage};
 use crate::machine;
 use crate::manifest::{self, Known};
 use crate::realtime::Cores;
-use crate::worker::{Rules, Target};
+use crate::worker::{Head, Rules, Target};
 use crate::{ReplayConfig, ReplayError};
 
 /// Everything that a run needs and that could have been wrong.
@@ -34,7 +34,9 @@ pub(super) struct Checked {
     pub(super) resolve_ns: i64,
     /// Where the trusted certificates came from, for an `https` target.
     pub(super) roots: Option<String>,
-    pub(super) target: Arc<Target>,
+    /// Where requests go.
+    pub(super) targets: Arc<[Arc<Target>]>,
+    pub(super) head: Arc<Head>,
     pub(super) rules: Arc<Rules>,
     pub(super) nonce: u64,
     pub(super) vocabulary: Option<Vocabulary>,
@@ -74,7 +76,7 @@ impl Checked {
             endpoint: &self.endpoint,
             addresses: &self.addresses,
             resolve_ns: self.resolve_ns,
-            tls: self.roots.as_deref().zip(self.target.tls.as_ref()),
+            tls: self.roots.as_deref().zip(self.targets[0].tls.as_ref()),
             nonce: self.nonce,
             vocabulary: self.vocabulary.as_ref(),
             workers: self.workers,
@@ -141,14 +143,14 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         h2: h2_options(config),
         addr: reachable(&addresses, config.connect_timeout_ns),
         host: endpoint.host_header(),
-        streamed: headers(provider, config, true)?,
-        plain: headers(provider, config, false)?,
     };
+    let head = Head { streamed: headers(provider, config, true)?, plain: headers(provider, config, false)? };
     let workers = workers(config);
     Ok(Checked {
         rules: Arc::new(rules(config, plan.header().options.seed, workers, descriptors)),
         nonce: config.nonce.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
-        target: Arc::new(target),
+        targets: Arc::new([Arc::new(target)]),
+        head: Arc::new(head),
         vocabulary,
         provider,
         settled,

@@ -140,7 +140,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     /// Why the run gave up on the target, if it did.
     fn gave_up(&self, unreachable: Option<ConnectFailure>) -> Option<String> {
         unreachable
-            .map(|failure| unreachable_text(&self.checked.endpoint, self.checked.target.addr, &failure))
+            .map(|failure| unreachable_text(&self.checked.endpoint, self.checked.targets[0].addr, &failure))
             .or_else(|| {
                 let failing = self.shared.aborted() == Some(Abort::TargetFailing);
                 let most = self.config.give_up_after_failures.unwrap_or(0);
@@ -302,6 +302,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
                 &self.checked.settled,
                 self.checked.nonce,
                 self.prompts(),
+                Arc::clone(&self.checked.head),
             ),
             inboxes,
             budget: Arc::clone(&self.budget),

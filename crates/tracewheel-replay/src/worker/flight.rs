@@ -1,5 +1,7 @@
 //! Requests on their way: from the look-ahead to their last attempt's end.
 
+use std::sync::Arc;
+
 use http::{Method, Uri};
 use tracewheel_protocol::Provider;
 use tracewheel_record::{ReleaseRecord, RequestRecord};
@@ -8,6 +10,8 @@ use tracewheel_transport::Body;
 use tracewheel_wheel::Key;
 
 use crate::message::{ReadyRequest, UsedConnection};
+
+use super::Head;
 
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,7 @@ pub(super) struct Flight {
     pub(super) record: Box<RequestRecord>,
     pub(super) request_id: u64,
     pub(super) provider: &'static dyn Provider,
+    pub(super) head: Arc<Head>,
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) body: Body,
@@ -96,6 +101,7 @@ impl Flight {
             record: request.record,
             request_id: request.request_id,
             provider: request.provider,
+            head: request.head,
             method: request.method,
             uri: request.uri,
             body: request.body,

@@ -113,7 +113,7 @@ impl Worker {
         let mut request =
             PreparedRequest::post(flight.uri.clone(), self.target.host.clone(), flight.body.clone());
         request.method.clone_from(&flight.method);
-        let fixed = if flight.stream { &self.target.streamed } else { &self.target.plain };
+        let fixed = if flight.stream { &flight.head.streamed } else { &flight.head.plain };
         for (name, value) in fixed {
             request.headers.insert(name, value.clone());
         }
