@@ -49,7 +49,7 @@ pub(crate) struct Recorder {
     /// The key: taken out of whatever a target says.
     pub(crate) secret: Option<Secret>,
     /// Where the connections lead.
-    pub(crate) target: SocketAddr,
+    pub(crate) targets: Vec<SocketAddr>,
 }
 
 /// What the recorder hands back when all senders are gone.
@@ -76,9 +76,9 @@ impl Recorded {
 impl Recorder {
     /// Records until all senders are gone. After a failure it goes on emptying the queue, so that nobody waits for it.
     pub(crate) fn run(self) -> Result<Recorded, RecordError> {
-        let Recorder { writer, answer, shared, messages, live, give_up_after, secret, target } = self;
+        let Recorder { writer, answer, shared, messages, live, give_up_after, secret, targets } = self;
         let mut desk = Desk {
-            health: HealthSampler::new(&shared, target),
+            health: HealthSampler::new(&shared, targets),
             writer,
             answer,
             shared,

@@ -221,7 +221,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             live,
             give_up_after: self.config.give_up_after_failures,
             secret: self.config.secret.clone(),
-            target: self.checked.targets[0].addr,
+            targets: self.checked.targets.iter().map(|target| target.addr).collect(),
         };
         let (shared, cores) = (Arc::clone(self.shared), self.checked.cores.as_ref());
         std::thread::Builder::new()

@@ -9,6 +9,7 @@ mod flight;
 mod forecast;
 mod gate;
 mod lifetime;
+mod pool;
 mod priority;
 mod reconnect;
 mod send;
@@ -43,10 +44,9 @@ use crate::retry::RetryPolicy;
 use crate::shared::{Halt, Outbox, Shared};
 
 use flight::Flights;
-use forecast::Forecast;
 use gate::Gate;
+use pool::Pool;
 use priority::Priority;
-use reconnect::Backoff;
 pub(crate) use reconnect::connect_reason;
 use sessions::Sessions;
 use slots::Slots;
@@ -55,6 +55,8 @@ use tend::Tending;
 /// Where requests go.
 #[derive(Debug)]
 pub(crate) struct Target {
+    /// Its base URL, as it may be printed.
+    pub(crate) url: String,
     pub(crate) addr: SocketAddr,
     /// `None` for plain HTTP.
     pub(crate) tls: Option<TlsClient>,
@@ -109,8 +111,10 @@ pub(crate) struct Rules {
 /// What a worker is told to do.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Open so many connections.
+    /// Open so many connections to a target.
     Warm {
+        /// The target's place in the list.
+        target: usize,
         connections: u32,
         /// Room for so many requests will do: a connection that carries many is opened once for them.
         as_room: bool,
@@ -185,7 +189,7 @@ enum Chore {
     Arm(u32),
     Timeout(u32),
     Cancel(u32),
-    ConnectTimeout { slot: u32, number: u32 },
+    ConnectTimeout { pool: usize, slot: u32, number: u32 },
     Tend,
 }
 
@@ -194,7 +198,6 @@ struct Worker {
     outbox: Outbox,
     departures: DepartureLog,
     budget: Arc<Budget>,
-    target: Arc<Target>,
     rules: Arc<Rules>,
     commands: mpsc::Receiver<Command>,
     /// Releases; waited for to the microsecond.
@@ -203,14 +206,15 @@ struct Worker {
     chores: Wheel<Chore>,
     precise: PreciseWaiter,
     lax: PreciseWaiter,
-    slots: Slots,
+    /// The connections, by target.
+    pools: Vec<Pool>,
+    /// Which of them has its turn when connections were woken.
+    next_pool: usize,
     flights: Flights,
     /// Closed loop: flights that wait for their turn, in planned order.
     line: VecDeque<u32>,
     /// The line is being taken from.
     pumping: bool,
-    /// Flights that found no connection free.
-    starving: VecDeque<u32>,
     /// The client's own budgets.
     gate: Gate,
     /// Who waits for whom.
@@ -225,14 +229,6 @@ struct Worker {
     start_ns: i64,
     /// How the run is being ended, as far as acted on.
     halt: Halt,
-    /// A long handshake seen lately: connections are begun this much ahead, at least.
-    handshake_ns: i64,
-    /// Connections being made.
-    connecting: usize,
-    connect_failure: Option<ConnectFailure>,
-    backoff: Backoff,
-    /// When those are due that have no connection yet.
-    forecast: Forecast,
     tending: Tending,
     priority: Priority,
     /// Since when work has been held back by close releases.
@@ -281,7 +277,6 @@ async fn serve(setup: Setup) -> io::Result<()> {
         answers,
         ..
     } = setup;
-    let target = Arc::clone(&targets[0]);
     let clock = Arc::clone(&shared.clock);
     let now = clock.now().0;
     let worker = Worker {
@@ -292,37 +287,37 @@ async fn serve(setup: Setup) -> io::Result<()> {
             Arc::clone(&clock),
             WaiterOptions { max_spin_ns: 0, max_spin_percent: 0 },
         )?,
-        slots: Slots::new(
-            clock,
-            Arc::clone(&target),
-            rules.limits.clone(),
-            connection_numbers,
-            rules.connection_use,
-        ),
+        pools: targets
+            .iter()
+            .map(|target| {
+                let slots = Slots::new(
+                    Arc::clone(&clock),
+                    Arc::clone(target),
+                    rules.limits.clone(),
+                    Arc::clone(&connection_numbers),
+                    rules.connection_use,
+                );
+                Pool::new(Arc::clone(target), slots)
+            })
+            .collect(),
+        next_pool: 0,
         gate: Gate::new(rules.budget),
         sessions: Sessions::new(rules.sessions, number, heard),
         shared,
         outbox,
         departures,
         budget,
-        target,
         rules,
         commands,
         flights: Flights::default(),
         line: VecDeque::new(),
         pumping: false,
-        starving: VecDeque::new(),
         under_way: 0,
         inbox: None,
         arrived: None,
         pace: Pace::Open,
         start_ns: 0,
         halt: Halt::Running,
-        handshake_ns: 0,
-        connecting: 0,
-        connect_failure: None,
-        backoff: Backoff::default(),
-        forecast: Forecast::default(),
         tending: Tending::default(),
         priority,
         held_since_ns: None,

@@ -1,4 +1,4 @@
-//! What lies in the receive queues of the connections to the target, by the kernel's own table: no socket is touched.
+//! What lies in the receive queues of the connections to the targets, by the kernel's own table: no socket is touched.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -7,15 +7,25 @@ use std::net::SocketAddr;
 /// Bytes of the table that are read at most: some 25,000 connections. Of more, nothing is known.
 const MAX_TABLE_BYTES: u64 = 4 << 20;
 
-/// Bytes received and not yet read, over this machine's connections to `target`; `None` where the table cannot be read to
+/// Bytes received and not yet read, over this machine's connections to `targets`; `None` where the table cannot be read to
 /// its end.
-pub(crate) fn receive_backlog(target: SocketAddr) -> Option<i64> {
-    let table =
-        File::open(if target.is_ipv4() { "/proc/self/net/tcp" } else { "/proc/self/net/tcp6" }).ok()?;
-    backlog(BufReader::with_capacity(1 << 16, table), &written(target), MAX_TABLE_BYTES)
+pub(crate) fn receive_backlog(targets: &[SocketAddr]) -> Option<i64> {
+    let mut sum = 0;
+    for (family, path) in [(true, "/proc/self/net/tcp"), (false, "/proc/self/net/tcp6")] {
+        let wanted: Vec<String> = targets
+            .iter()
+            .filter(|target| target.is_ipv4() == family)
+            .map(|target| written(*target))
+            .collect();
+        if !wanted.is_empty() {
+            let table = BufReader::with_capacity(1 << 16, File::open(path).ok()?);
+            sum += backlog(table, &wanted, MAX_TABLE_BYTES)?;
+        }
+    }
+    Some(sum)
 }
 
-fn backlog(table: impl BufRead, target: &str, most: u64) -> Option<i64> {
+fn backlog(table: impl BufRead, targets: &[String], most: u64) -> Option<i64> {
     let mut table = table.take(most);
     let (mut line, mut sum) = (String::new(), 0);
     loop {
@@ -25,7 +35,7 @@ fn backlog(table: impl BufRead, target: &str, most: u64) -> Option<i64> {
             return (table.limit() > 0).then_some(sum);
         }
         let mut fields = line.split_ascii_whitespace().skip(2);
-        if fields.next() == Some(target) {
+        if fields.next().is_some_and(|remote| targets.iter().any(|target| target == remote)) {
             let queues = fields.nth(1)?;
             sum += i64::from_str_radix(queues.split_once(':')?.1, 16).ok()?;
         }
@@ -58,11 +68,15 @@ mod tests {
            2: 0100007F:C001 0100007F:1F90 01 00000000:0000000A 00:00000000 00000000     0        0 3 1 0 20 4 30 10 -1\n";
 
     #[test]
-    fn only_the_queues_of_connections_to_the_target_count() {
-        let read = |target, most| backlog(TABLE.as_bytes(), target, most);
-        assert_eq!(read("0100007F:1F90", 4_096), Some(26));
-        assert_eq!(read("0100007F:1F91", 4_096), Some(0));
-        assert_eq!(read("0100007F:1F90", 300), None, "a table that is too long says nothing");
+    fn only_the_queues_of_connections_to_the_targets_count() {
+        let read = |targets: &[&str], most| {
+            let targets: Vec<String> = targets.iter().map(|target| (*target).to_owned()).collect();
+            backlog(TABLE.as_bytes(), &targets, most)
+        };
+        assert_eq!(read(&["0100007F:1F90"], 4_096), Some(26));
+        assert_eq!(read(&["0100007F:1F91"], 4_096), Some(0));
+        assert_eq!(read(&["0100007F:1F90", "0100007F:C000"], 4_096), Some(26 + 0xFFF), "of several targets");
+        assert_eq!(read(&["0100007F:1F90"], 300), None, "a table that is too long says nothing");
     }
 
     #[test]
@@ -77,13 +91,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
         let stream = TcpStream::connect(target).unwrap();
-        let Some(before) = receive_backlog(target) else { return };
+        let Some(before) = receive_backlog(&[target]) else { return };
         assert_eq!(before, 0);
         // Kept open: the end of a stream counts as a byte.
         let mut peer = listener.accept().unwrap().0;
         peer.write_all(&[7; 1_000]).unwrap();
         let mut peeked = [0; 1];
         assert_eq!(stream.peek(&mut peeked).unwrap(), 1);
-        assert_eq!(receive_backlog(target), Some(1_000));
+        assert_eq!(receive_backlog(&[target]), Some(1_000));
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct HealthSampler {
 /// Looks into the receive queues, but spends no more than a five-hundredth of a core's time on it: the kernel goes through
 /// its whole table of connections for a look, which took 5 ms on a machine with room for many.
 struct Sockets {
-    target: SocketAddr,
+    targets: Vec<SocketAddr>,
     not_before_ns: i64,
 }
 
@@ -45,14 +45,14 @@ impl Sockets {
         if begun_ns < self.not_before_ns {
             return None;
         }
-        let backlog = receive_backlog(self.target);
+        let backlog = receive_backlog(&self.targets);
         self.not_before_ns = begun_ns + LOOK_PAUSE * (clock.now().0 - begun_ns);
         backlog
     }
 }
 
 impl HealthSampler {
-    pub(super) fn new(shared: &Shared, target: SocketAddr) -> Self {
+    pub(super) fn new(shared: &Shared, targets: Vec<SocketAddr>) -> Self {
         let share = CpuShare::find();
         HealthSampler {
             released: 0,
@@ -66,7 +66,7 @@ impl HealthSampler {
             senders: shared.sender_time(),
             connections_opened: shared.gauges.connections_opened.load(Ordering::Relaxed),
             rendered_late: 0,
-            sockets: Sockets { target, not_before_ns: 0 },
+            sockets: Sockets { targets, not_before_ns: 0 },
         }
     }
 

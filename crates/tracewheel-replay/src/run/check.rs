@@ -138,6 +138,7 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
     let addresses = endpoint.resolve().map_err(|source| ReplayError::Target { source })?;
     let resolve_ns = clock.now().since(before);
     let target = Target {
+        url: endpoint.url(),
         tls,
         http: config.http.choice(),
         h2: h2_options(config),

@@ -1,6 +1,5 @@
 //! The calling thread of a run: gives the commands, follows the stop signal, shows progress.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -14,7 +13,6 @@ use tracewheel_record::manifest::{CalibrationSection, HookSection};
 use tracewheel_record::{Manifest, RecordError};
 use tracewheel_timeline::vocab::Operation;
 use tracewheel_tokens::TextMaker;
-use tracewheel_transport::Endpoint;
 use tracewheel_workload::{Plan, PromptRenderer, WorkloadError};
 
 use crate::histogram::quantiles;
@@ -138,14 +136,12 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     /// Why the run gave up on the target, if it did.
-    fn gave_up(&self, unreachable: Option<ConnectFailure>) -> Option<String> {
-        unreachable
-            .map(|failure| unreachable_text(&self.checked.endpoint, self.checked.targets[0].addr, &failure))
-            .or_else(|| {
-                let failing = self.shared.aborted() == Some(Abort::TargetFailing);
-                let most = self.config.give_up_after_failures.unwrap_or(0);
-                failing.then(|| format!("{most} requests in a row failed"))
-            })
+    fn gave_up(&self, unreachable: Option<String>) -> Option<String> {
+        unreachable.or_else(|| {
+            let failing = self.shared.aborted() == Some(Abort::TargetFailing);
+            let most = self.config.give_up_after_failures.unwrap_or(0);
+            failing.then(|| format!("{most} requests in a row failed"))
+        })
     }
 
     /// Does what the hooks of a point say, one after the other, in a thread of their own. One that fails before the plan's
@@ -195,22 +191,37 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         self.progress.hooks.push(section);
     }
 
-    /// Opens connections before the first request; how many stand, and why none does.
-    fn warm(&mut self, worker_died: &dyn Fn() -> bool) -> (u32, Option<ConnectFailure>) {
-        let wanted = self.warm_connections();
-        let share = wanted.div_ceil(self.checked.workers).max(1);
+    /// Opens connections before the first request; how many stand, and why none does to one of the targets.
+    fn warm(&mut self, worker_died: &dyn Fn() -> bool) -> (u32, Option<String>) {
+        let targets = self.checked.targets.len();
+        let share = self.warm_connections().div_ceil(self.checked.workers * targets as u32).max(1);
         let as_room = self.config.warm_connections.is_none();
-        self.command(|_| Command::Warm { connections: share, as_room });
-        let (mut opened, mut failed) = (0, None);
-        self.await_workers(worker_died, |answer| match answer {
-            Answer::Warmed { open, failure } => {
-                opened += open;
-                failed = failed.take().or_else(|| failure.clone());
-                true
+        let mut opened_ahead = 0;
+        for target in 0..targets {
+            self.command(|_| Command::Warm { target, connections: share, as_room });
+            let (mut opened, mut failed) = (0, None);
+            self.await_workers(worker_died, |answer| match answer {
+                Answer::Warmed { open, failure } => {
+                    opened += open;
+                    failed = failed.take().or_else(|| failure.clone());
+                    true
+                }
+                _ => false,
+            });
+            opened_ahead += opened;
+            if let Some(failure) = failed.filter(|_| opened == 0) {
+                return (opened_ahead, Some(self.unreachable_text(target, &failure)));
             }
-            _ => false,
-        });
-        (opened, failed.filter(|_| opened == 0))
+        }
+        (opened_ahead, None)
+    }
+
+    /// Why nothing was sent at all, with the remedy.
+    fn unreachable_text(&self, target: usize, failure: &ConnectFailure) -> String {
+        let target = &self.checked.targets[target];
+        let ConnectFailure { kind, detail } = failure;
+        let remedy = connect_reason(*kind).remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        format!("cannot connect to {} ({}): {kind}: {detail}{remedy}", target.url, target.addr)
     }
 
     /// About a second's arrivals, or as many as may be under way at once.
@@ -482,13 +493,6 @@ fn hook_failure_text(hook: &HookSection) -> String {
         hook.tries,
         answer.unwrap_or_default()
     )
-}
-
-/// Why nothing was sent at all, with the remedy.
-fn unreachable_text(endpoint: &Endpoint, addr: SocketAddr, failure: &ConnectFailure) -> String {
-    let ConnectFailure { kind, detail } = failure;
-    let remedy = connect_reason(*kind).remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
-    format!("cannot connect to {} ({addr}): {kind}: {detail}{remedy}", endpoint.url())
 }
 
 /// Closes the run and says how it went.

@@ -113,17 +113,18 @@ impl Worker {
     /// Takes a flight from whatever connection it has or waits for.
     fn leave_connection(&mut self, number: u32, now: RunNs, why: &str) -> Option<Box<ExchangeOutcome>> {
         let flight = self.flights.get(number);
+        let pool = flight.pool;
         match std::mem::replace(&mut flight.stage, Stage::Unarmed) {
             Stage::Unarmed => None,
             Stage::Starving => {
-                self.starving.retain(|waiting| *waiting != number);
+                self.pools[pool].starving.retain(|waiting| *waiting != number);
                 None
             }
             Stage::Connecting(slot) => {
-                self.slots.disown(slot);
+                self.pools[pool].slots.disown(slot);
                 None
             }
-            Stage::Armed(slot) | Stage::Running(slot) => self.slots.abort(slot, now, why),
+            Stage::Armed(slot) | Stage::Running(slot) => self.pools[pool].slots.abort(slot, now, why),
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Flight {
     pub(super) record: Box<RequestRecord>,
     pub(super) request_id: u64,
     pub(super) provider: &'static dyn Provider,
+    /// Number of its target's pool.
+    pub(super) pool: usize,
     pub(super) head: Arc<Head>,
     pub(super) method: Method,
     pub(super) uri: Uri,
@@ -101,6 +103,7 @@ impl Flight {
             record: request.record,
             request_id: request.request_id,
             provider: request.provider,
+            pool: usize::from(request.target),
             head: request.head,
             method: request.method,
             uri: request.uri,
@@ -182,6 +185,16 @@ impl Flights {
     /// The flight of that number, if it is still under way.
     pub(super) fn known(&mut self, number: u32) -> Option<&mut Flight> {
         self.entries[number as usize].as_mut()
+    }
+
+    /// When the flight of that number is due, if it is still under way.
+    pub(super) fn due_ns(&self, number: u32) -> Option<i64> {
+        self.entries[number as usize].as_ref().map(|flight| flight.due_ns)
+    }
+
+    /// Its target's pool, likewise.
+    pub(super) fn pool(&self, number: u32) -> Option<usize> {
+        self.entries[number as usize].as_ref().map(|flight| flight.pool)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -61,17 +61,18 @@ impl Worker {
     /// Finds a connection for a flight for which none is idle.
     pub(super) fn connect_for(&mut self, number: u32) {
         let now = self.shared.clock.now().0;
-        let released = self.flights.get(number).released_ns.is_some();
-        if !released && self.backoff.holds(now) {
+        let flight = self.flights.get(number);
+        let (pool, released, at) = (flight.pool, flight.released_ns.is_some(), flight.due_ns.max(now));
+        let to = &self.pools[pool];
+        if !released && to.backoff.holds(now) {
             // It will try when it is due.
             return;
         }
-        let at = self.flights.get(number).due_ns.max(now);
-        if self.lanes_are_coming(self.starving.len()) {
+        if to.lanes_are_coming(to.starving.len()) {
             self.wait_for_connection(number);
-        } else if self.may_connect() || (self.connecting < MAX_CONNECTING && self.slots.give_way(at)) {
-            self.connect(Some(number));
-        } else if self.slots.open() >= self.rules.descriptor_room {
+        } else if self.may_connect() || (self.connecting() < MAX_CONNECTING && self.give_way(pool, at)) {
+            self.connect(pool, Some(number));
+        } else if self.open() >= self.rules.descriptor_room {
             if released {
                 self.connect_in_vain(number);
             }
@@ -83,47 +84,52 @@ impl Worker {
 
     fn wait_for_connection(&mut self, number: u32) {
         self.flights.get(number).stage = Stage::Starving;
-        self.starving.push_back(number);
-    }
-
-    /// Whether connections that are being made will carry one more than whom they are made for and so many who wait.
-    fn lanes_are_coming(&self, waiting: usize) -> bool {
-        self.connecting * (self.slots.lanes_each() - 1) > waiting
+        self.pool_of(number).starving.push_back(number);
     }
 
     /// Whether another connection may be begun.
     pub(super) fn may_connect(&self) -> bool {
-        self.slots.open() < self.rules.max_connections.min(self.rules.descriptor_room)
-            && self.connecting < MAX_CONNECTING
+        self.open() < self.rules.max_connections.min(self.rules.descriptor_room)
+            && self.connecting() < MAX_CONNECTING
     }
 
     /// Begins a connection, for a flight or to lie idle.
-    pub(super) fn connect(&mut self, flight: Option<u32>) {
-        let slot = self.slots.connect(flight);
-        self.connecting += 1;
+    pub(super) fn connect(&mut self, pool: usize, flight: Option<u32>) {
+        let to = &mut self.pools[pool];
+        let slot = to.slots.connect(flight);
+        to.connecting += 1;
+        let number_of_slot = to.slots.number(slot);
         if let Some(number) = flight {
             self.flights.get(number).stage = Stage::Connecting(slot);
         }
         let deadline = self.shared.clock.now().0.saturating_add(self.rules.connect_timeout_ns);
-        let number = self.slots.number(slot);
-        self.chores.insert(deadline, Chore::ConnectTimeout { slot, number });
+        self.chores.insert(deadline, Chore::ConnectTimeout { pool, slot, number: number_of_slot });
         self.tend_by(deadline);
     }
 
     /// Lets a flight fail as it would when the system refused a descriptor, by the same way and not within this call.
     fn connect_in_vain(&mut self, number: u32) {
-        let open = self.slots.open();
+        let open = self.open();
         let said = format!("{open} connections are open, and the limit of open files is near");
         let error = ConnectError { kind: ConnectErrorKind::Descriptors, source: io::Error::other(said) };
-        let slot = self.slots.open_with(Opening::failed(error), Some(number));
-        self.connecting += 1;
+        let to = self.pool_of(number);
+        let slot = to.slots.open_with(Opening::failed(error), Some(number));
+        to.connecting += 1;
         self.flights.get(number).stage = Stage::Connecting(slot);
     }
 
     /// No connection came to be, for a flight or for none.
-    pub(super) fn connect_failed(&mut self, flight: Option<u32>, kind: ConnectErrorKind, detail: String) {
-        self.backoff.fail(self.shared.clock.now().0);
-        self.connect_failure = Some(ConnectFailure { kind, detail: detail.clone() });
+    pub(super) fn connect_failed(
+        &mut self,
+        pool: usize,
+        flight: Option<u32>,
+        kind: ConnectErrorKind,
+        detail: String,
+    ) {
+        let now = self.shared.clock.now().0;
+        let to = &mut self.pools[pool];
+        to.backoff.fail(now);
+        to.connect_failure = Some(ConnectFailure { kind, detail: detail.clone() });
         let Some(number) = flight else { return };
         let flight = self.flights.get(number);
         flight.stage = Stage::Unarmed;
@@ -133,29 +139,31 @@ impl Worker {
         }
     }
 
-    pub(super) fn connect_timed_out(&mut self, slot: u32, number: u32) {
-        let Some((flight, kind)) = self.slots.give_up_connecting(slot, number) else { return };
-        self.connecting -= 1;
+    pub(super) fn connect_timed_out(&mut self, pool: usize, slot: u32, number: u32) {
+        let to = &mut self.pools[pool];
+        let Some((flight, kind)) = to.slots.give_up_connecting(slot, number) else { return };
+        to.connecting -= 1;
         let limit_ms = self.rules.connect_timeout_ns / 1_000_000;
-        self.connect_failed(flight, kind, format!("not made within {limit_ms} ms"));
-        self.fail_overdue(kind);
+        self.connect_failed(pool, flight, kind, format!("not made within {limit_ms} ms"));
+        self.fail_overdue(pool, kind);
         self.feed_starving();
     }
 
     /// While there is nothing but hanging connects: fails whoever has queued for as long as a connection may take.
-    fn fail_overdue(&mut self, kind: ConnectErrorKind) {
-        if self.connecting < self.slots.open() {
+    fn fail_overdue(&mut self, pool: usize, kind: ConnectErrorKind) {
+        let making = self.pools[pool].connecting;
+        if making < self.pools[pool].slots.open() {
             return;
         }
         let now = self.shared.clock.now().0;
-        while let Some(number) = self.starving.front().copied() {
+        while let Some(number) = self.pools[pool].starving.front().copied() {
             let released = self.flights.get(number).released_ns;
             if released.is_none_or(|at| now - at < self.rules.connect_timeout_ns) {
                 return;
             }
-            self.starving.pop_front();
+            self.pools[pool].starving.pop_front();
             self.flights.get(number).stage = Stage::Unarmed;
-            let detail = format!("{} connections were being made before it, and none stood", self.connecting);
+            let detail = format!("{making} connections were being made before it, and none stood");
             self.fail_unconnected(number, connect_reason(kind), detail);
         }
     }
@@ -163,16 +171,36 @@ impl Worker {
     /// Gives connections that came free, or the right to make one, to those who queue.
     pub(super) fn feed_starving(&mut self) {
         // Once around, at most: what stands may not be good for all of them.
-        for _ in 0..self.starving.len() {
-            let now = self.shared.clock.now().0;
-            let more = self.may_connect() && !self.lanes_are_coming(self.starving.len().saturating_sub(1));
-            if !self.slots.has_good(now) && !more {
-                return;
-            }
-            let Some(number) = self.starving.pop_front() else { return };
+        let waiting: usize = self.pools.iter().map(|pool| pool.starving.len()).sum();
+        let mut hungry: Vec<usize> = match waiting {
+            0 => return,
+            _ => self.each_pool().collect(),
+        };
+        for _ in 0..waiting {
+            // Whoever is due first, whatever its target.
+            hungry.retain(|pool| self.may_feed(*pool));
+            let first = hungry.iter().copied().min_by_key(|pool| self.first_starving_due_ns(*pool));
+            let Some(number) = first.and_then(|pool| self.pools[pool].starving.pop_front()) else { return };
             self.flights.get(number).stage = Stage::Unarmed;
             self.arm_again(number);
         }
+    }
+
+    /// Whether one who queues in the pool would get a connection, or may make one.
+    fn may_feed(&self, pool: usize) -> bool {
+        let to = &self.pools[pool];
+        if to.starving.is_empty() {
+            return false;
+        }
+        let may_make =
+            self.may_connect() || (self.connecting() < MAX_CONNECTING && self.others_have_idle(pool));
+        to.slots.has_good(self.shared.clock.now().0)
+            || (may_make && !to.lanes_are_coming(to.starving.len().saturating_sub(1)))
+    }
+
+    fn first_starving_due_ns(&self, pool: usize) -> i64 {
+        let first = self.pools[pool].starving.front();
+        first.and_then(|number| self.flights.due_ns(*number)).unwrap_or(i64::MAX)
     }
 }
 

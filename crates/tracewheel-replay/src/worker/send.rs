@@ -12,13 +12,10 @@ use crate::message::{ReadyRequest, RecorderMessage};
 use crate::shared::Halt;
 
 use super::flight::{Flight, Place, Stage};
+use super::pool::MAX_LEAD_NS;
 use super::slots::SlotEvent;
 use super::{Chore, Pace, Worker};
 
-/// A connection is reserved and the request encoded at least this long before it is due.
-const MIN_LEAD_NS: i64 = 3_000_000;
-/// And at most this long.
-const MAX_LEAD_NS: i64 = 2_000_000_000;
 /// A release so late has met a thread that was stopped: what it knew of its connections is old.
 const STALL_NS: i64 = 20_000_000;
 
@@ -44,7 +41,7 @@ impl Worker {
 
     /// Puts the flight's coming attempt into the wheels.
     pub(super) fn schedule(&mut self, number: u32) {
-        let lead_ns = self.lead_ns();
+        let lead_ns = self.pool_of(number).lead_ns();
         let before_gate = self.stands_before_gate(number);
         let flight = self.flights.get(number);
         flight.alarms.arm =
@@ -55,13 +52,8 @@ impl Worker {
         }
         let due_ns = flight.due_ns;
         flight.alarms.send = Some(self.sends.insert(due_ns, number));
-        self.forecast.add(due_ns);
+        self.pool_of(number).forecast.add(due_ns);
         self.tend_by(due_ns.saturating_sub(MAX_LEAD_NS));
-    }
-
-    /// How long ahead of its due time a request is put onto its connection.
-    pub(super) fn lead_ns(&self) -> i64 {
-        (2 * self.handshake_ns + 1_000_000).clamp(MIN_LEAD_NS, MAX_LEAD_NS)
     }
 
     /// Closed loop: releases the next ones while there is room.
@@ -92,9 +84,11 @@ impl Worker {
         let request = self.request(number);
         let now = self.shared.clock.now().0;
         // However far off the due time, a connection made just now will do.
-        let soon = now.saturating_add(self.slots.unused_good_for_ns() / 2);
+        let pool = self.flights.get(number).pool;
+        let slots = &mut self.pools[pool].slots;
+        let soon = now.saturating_add(slots.unused_good_for_ns() / 2);
         let at = self.flights.get(number).due_ns.min(soon).max(now);
-        let (armed, stale) = self.slots.arm(request, number, at);
+        let (armed, stale) = slots.arm(request, number, at);
         match armed {
             Some(armed) => {
                 let flight = self.flights.get(number);
@@ -110,8 +104,8 @@ impl Worker {
     /// The request with all its headers.
     fn request(&mut self, number: u32) -> PreparedRequest {
         let flight = self.flights.get(number);
-        let mut request =
-            PreparedRequest::post(flight.uri.clone(), self.target.host.clone(), flight.body.clone());
+        let host = &self.pools[flight.pool].target.host;
+        let mut request = PreparedRequest::post(flight.uri.clone(), host.clone(), flight.body.clone());
         request.method.clone_from(&flight.method);
         let fixed = if flight.stream { &flight.head.streamed } else { &flight.head.plain };
         for (name, value) in fixed {
@@ -143,19 +137,20 @@ impl Worker {
         }
         let flight = self.flights.get(number);
         flight.released_ns = Some(now);
+        let slots = &mut self.pools[flight.pool].slots;
         match flight.stage {
             Stage::Unarmed => self.arm(number),
             // It is so late that the server may be closing the connection by now.
             Stage::Armed(slot) if now > flight.good_until_ns.max(flight.due_ns + STALL_NS) => {
                 flight.stage = Stage::Unarmed;
                 flight.lost_connection = true;
-                self.slots.abort(slot, RunNs(now), "");
+                slots.abort(slot, RunNs(now), "");
                 self.tending.counts.retired += 1;
                 self.arm(number);
             }
             // A connection came free while one is still being made: it is the faster one.
-            Stage::Connecting(slot) if self.slots.has_good(now) => {
-                self.slots.disown(slot);
+            Stage::Connecting(slot) if slots.has_good(now) => {
+                slots.disown(slot);
                 flight.stage = Stage::Unarmed;
                 self.arm(number);
             }
@@ -163,21 +158,22 @@ impl Worker {
         }
         let sent = self.open_valve(number);
         self.note_release(number, release);
-        if let Some((slot, event)) = sent {
-            self.handle(slot, event);
+        if let Some((pool, slot, event)) = sent {
+            self.handle(pool, slot, event);
         }
     }
 
     /// Writes an armed request. `None` while it has no connection.
-    fn open_valve(&mut self, number: u32) -> Option<(u32, SlotEvent)> {
+    fn open_valve(&mut self, number: u32) -> Option<(usize, u32, SlotEvent)> {
         let flight = self.flights.get(number);
         let Stage::Armed(slot) = flight.stage else { return None };
         flight.stage = Stage::Running(slot);
         let stood_late = flight.used.is_some_and(|used| used.ready_ns() > flight.due_ns);
         self.tending.counts.connected_at_send += u64::from(stood_late);
-        let (place, bytes) = (std::mem::replace(&mut flight.place, Place::None), flight.body.own_bytes());
+        let (pool, bytes) = (flight.pool, flight.body.own_bytes());
+        let place = std::mem::replace(&mut flight.place, Place::None);
         self.give_place_back(place, bytes);
-        Some((slot, self.slots.release(slot)))
+        Some((pool, slot, self.pools[pool].slots.release(slot)))
     }
 
     /// Gives the place of a request back that leaves, or ends.
@@ -212,27 +208,28 @@ impl Worker {
     }
 
     /// Acts on what a connection brought about.
-    pub(super) fn handle(&mut self, slot: u32, event: SlotEvent) {
+    pub(super) fn handle(&mut self, pool: usize, slot: u32, event: SlotEvent) {
         match event {
             SlotEvent::Nothing => return,
             SlotEvent::Connected { flight, round_trip_ns, handshake_ns, tls, lanes, http2 } => {
-                self.connecting -= 1;
-                self.backoff.reset();
+                let to = &mut self.pools[pool];
+                to.connecting -= 1;
+                to.backoff.reset();
+                to.handshake_ns = handshake_ns.max(to.handshake_ns - to.handshake_ns / 8);
                 self.shared.gauges.connections_opened.fetch_add(1, Ordering::Relaxed);
                 self.shared.note_round_trip(round_trip_ns);
                 if let Some(tls) = tls {
                     self.shared.note_tls(&tls);
                 }
                 self.shared.note_http(http2, lanes);
-                self.handshake_ns = handshake_ns.max(self.handshake_ns - self.handshake_ns / 8);
                 if let Some(number) = flight {
                     self.flights.get(number).stage = Stage::Unarmed;
                     self.arm_again(number);
                 }
             }
             SlotEvent::ConnectFailed { flight, error } => {
-                self.connecting -= 1;
-                self.connect_failed(flight, error.kind, error.source.to_string());
+                self.pools[pool].connecting -= 1;
+                self.connect_failed(pool, flight, error.kind, error.source.to_string());
             }
             SlotEvent::Lanes => {}
             SlotEvent::IdleClosed => {
@@ -258,9 +255,9 @@ impl Worker {
     pub(super) fn arm_again(&mut self, number: u32) {
         self.arm(number);
         if self.flights.get(number).released_ns.is_some()
-            && let Some((slot, event)) = self.open_valve(number)
+            && let Some((pool, slot, event)) = self.open_valve(number)
         {
-            self.handle(slot, event);
+            self.handle(pool, slot, event);
         }
     }
 }

@@ -199,6 +199,17 @@ impl Slots {
         slot.map(|slot| self.vacate(slot)).is_some()
     }
 
+    /// Connections that lie idle, and those of many lanes that carry nothing.
+    pub(super) fn idle_connections(&self) -> usize {
+        self.standing.len() + self.standing.witnesses() + self.carriers.unused()
+    }
+
+    /// Closes one of these, of least use first; false if there is none.
+    pub(super) fn close_one_idle(&mut self) -> bool {
+        let slot = self.standing.give_way(i64::MAX, &self.lifetimes);
+        slot.map(|slot| self.vacate(slot)).is_some() || self.close_one_carrier()
+    }
+
     /// What was learned of the target's connections, beside what was counted.
     pub(super) fn learned(&self, counts: ConnectionOutcome) -> ConnectionOutcome {
         let answers = self.lifetimes.answers_limit();

@@ -9,6 +9,7 @@ use crate::config::ConnectionUse;
 use crate::shared::Halt;
 
 use super::forecast::Cost;
+use super::pool::Pool;
 use super::{Chore, Pace, Worker};
 
 /// Time between two looks, at least: what changes in between is looked at together.
@@ -22,6 +23,8 @@ const CONNECT_COST_NS: i64 = 100_000;
 const CONNECT_TLS_COST_NS: i64 = 2_000_000;
 /// Time between two pings on an HTTP/2 connection. One that brought nothing between two takes no new requests.
 const PING_NS: i64 = 15_000_000_000;
+/// Closed loop: requests of the line that are looked at for which target they go to.
+const LOOKED_AT_IN_LINE: usize = 1_024;
 /// How long a peak of connections in use is remembered, once or twice.
 const PEAK_NS: i64 = 10_000_000_000;
 /// Spares beyond the known need: an eighth of the recent peak, within these.
@@ -33,15 +36,13 @@ const MAX_SPARES: usize = 32;
 pub(super) struct Tending {
     next: Option<(i64, Key)>,
     last_ns: i64,
-    pinged_ns: i64,
-    peak: Peak,
     /// What is counted for the manifest.
     pub(super) counts: ConnectionOutcome,
 }
 
 /// The most connections in use at once lately.
 #[derive(Debug, Default)]
-struct Peak {
+pub(super) struct Peak {
     since_ns: i64,
     current: usize,
     before: usize,
@@ -67,6 +68,16 @@ pub(super) fn spares(peak: usize) -> usize {
     peak.div_ceil(8).clamp(MIN_SPARES, MAX_SPARES)
 }
 
+impl Pool {
+    /// Now and then: pings to the connections that carry many requests each.
+    fn keep_alive(&mut self, now_ns: i64) {
+        if self.slots.carriers() > 0 && now_ns - self.pinged_ns >= PING_NS {
+            self.pinged_ns = now_ns;
+            self.slots.keep_alive();
+        }
+    }
+}
+
 impl Worker {
     /// Looks after the connections at `at_ns`, if not before.
     pub(super) fn tend_by(&mut self, at_ns: i64) {
@@ -87,46 +98,60 @@ impl Worker {
         let now = self.shared.clock.now().0;
         (self.tending.next, self.tending.last_ns) = (None, now);
         if self.halt > Halt::Running {
-            self.forecast.clear();
+            self.pools.iter_mut().for_each(|pool| pool.forecast.clear());
             return;
         }
-        self.tending.peak.note(now, self.slots.in_use(self.connecting));
-        self.tending.counts.retired += self.slots.retire(now, self.may_connect());
-        self.forecast.pass(now.saturating_add(self.lead_ns()));
-        let (missing, mut next_ns) = self.outlook(now);
-        // Of connections; what is missing is room for requests.
-        let missing = missing.div_ceil(self.slots.lanes_each());
-        self.keep_alive(now);
-        if missing > 0 {
-            if self.backoff.holds(now) {
-                next_ns = next_ns.min(self.backoff.until_ns());
-            } else {
-                self.make_ready(missing);
-                if missing > BEGUN_AT_ONCE && self.may_connect() {
-                    // The rest is another piece of work.
-                    return self.tend_at(now);
-                }
-                next_ns = next_ns.min(now.saturating_add(PAUSE_NS));
+        let mut next_ns = i64::MAX;
+        for pool in self.each_pool() {
+            match self.tend_pool(pool, now) {
+                // The rest is another piece of work.
+                None => return self.tend_at(now),
+                Some(at_ns) => next_ns = next_ns.min(at_ns),
             }
         }
-        if self.slots.open() > 0 || next_ns < i64::MAX {
-            let retirement_ns = self.slots.next_retirement_ns().unwrap_or(i64::MAX);
-            self.tend_by(next_ns.min(retirement_ns).min(now.saturating_add(MAX_PAUSE_NS)));
+        if self.open() > 0 || next_ns < i64::MAX {
+            self.tend_by(next_ns.min(now.saturating_add(MAX_PAUSE_NS)));
         }
     }
 
+    /// Looks after one target's connections; when to look again. `None` where more of them are to be begun than one piece
+    /// of work may.
+    fn tend_pool(&mut self, pool: usize, now_ns: i64) -> Option<i64> {
+        let may_connect = self.may_connect();
+        let of = &mut self.pools[pool];
+        of.peak.note(now_ns, of.slots.in_use(of.connecting));
+        self.tending.counts.retired += of.slots.retire(now_ns, may_connect);
+        of.forecast.pass(now_ns.saturating_add(of.lead_ns()));
+        of.keep_alive(now_ns);
+        let (missing, mut next_ns) = self.outlook(pool, now_ns);
+        let of = &self.pools[pool];
+        // Of connections; what is missing is room for requests.
+        let missing = missing.div_ceil(of.slots.lanes_each());
+        if missing > 0 && of.backoff.holds(now_ns) {
+            next_ns = next_ns.min(of.backoff.until_ns());
+        } else if missing > 0 {
+            self.make_ready(pool, missing);
+            if missing > BEGUN_AT_ONCE && self.may_connect() {
+                return None;
+            }
+            next_ns = next_ns.min(now_ns.saturating_add(PAUSE_NS));
+        }
+        Some(next_ns.min(self.pools[pool].slots.next_retirement_ns().unwrap_or(i64::MAX)))
+    }
+
     /// Connections that are to be begun now, and when to ask again.
-    fn outlook(&self, now_ns: i64) -> (usize, i64) {
-        let spares = self.rules.spares.unwrap_or_else(|| spares(self.tending.peak.recent()));
+    fn outlook(&self, pool: usize, now_ns: i64) -> (usize, i64) {
+        let of = &self.pools[pool];
+        let spares = self.rules.spares.unwrap_or_else(|| spares(of.peak.recent()));
         match self.pace {
             Pace::Open => {
                 let cost = Cost {
-                    handshake_ns: self.handshake_ns,
-                    each_ns: if self.target.tls.is_some() { CONNECT_TLS_COST_NS } else { CONNECT_COST_NS },
-                    good_for_ns: self.slots.unused_good_for_ns(),
+                    handshake_ns: of.handshake_ns,
+                    each_ns: if of.target.tls.is_some() { CONNECT_TLS_COST_NS } else { CONNECT_COST_NS },
+                    good_for_ns: of.slots.unused_good_for_ns(),
                 };
-                let making = self.slots.making_for_nobody() * self.slots.lanes_each();
-                let outlook = self.forecast.look(now_ns, self.slots.count_good(), making, spares, cost);
+                let making = of.slots.making_for_nobody() * of.slots.lanes_each();
+                let outlook = of.forecast.look(now_ns, of.slots.count_good(), making, spares, cost);
                 (outlook.missing, outlook.next_ns)
             }
             Pace::Closed { at_once } => {
@@ -135,36 +160,41 @@ impl Worker {
                     ConnectionUse::Reuse => spares,
                     ConnectionUse::PerRequest => spares.max(at_once),
                 };
-                let ready = self.slots.count_good()(now_ns)
-                    + self.slots.making_for_nobody() * self.slots.lanes_each();
-                (wanted.min(self.line.len()).saturating_sub(ready), i64::MAX)
+                let ready =
+                    of.slots.count_good()(now_ns) + of.slots.making_for_nobody() * of.slots.lanes_each();
+                (self.in_line(pool, wanted).saturating_sub(ready), i64::MAX)
             }
         }
     }
 
-    /// Now and then: pings to the connections that carry many requests each.
-    fn keep_alive(&mut self, now_ns: i64) {
-        if self.slots.carriers() > 0 && now_ns - self.tending.pinged_ns >= PING_NS {
-            self.tending.pinged_ns = now_ns;
-            self.slots.keep_alive();
+    /// Of the next ones in the closed loop's line, how many go to the pool's target: `most` at most.
+    fn in_line(&self, pool: usize, most: usize) -> usize {
+        if self.pools.len() == 1 {
+            return most.min(self.line.len());
         }
+        let next = self.line.iter().take(most.saturating_mul(self.pools.len()).min(LOOKED_AT_IN_LINE));
+        next.filter(|number| self.flights.pool(**number) == Some(pool)).count().min(most)
     }
 
-    fn make_ready(&mut self, missing: usize) {
+    fn make_ready(&mut self, pool: usize, missing: usize) {
         for _ in 0..missing.min(BEGUN_AT_ONCE) {
             // At the limit one that will be too old makes room for one that will not.
-            let due_ns = self.forecast.first_ns().unwrap_or(i64::MIN);
-            let room = self.may_connect() || (self.connecting == 0 && self.slots.give_way(due_ns));
+            let due_ns = self.pools[pool].forecast.first_ns().unwrap_or(i64::MIN);
+            let room =
+                self.may_connect() || (self.connecting() == 0 && self.pools[pool].slots.give_way(due_ns));
             if !room {
                 return;
             }
-            self.connect(None);
+            self.connect(pool, None);
         }
     }
 
     /// Adds what this worker saw of its connections to the run's account.
     pub(super) fn account_for_connections(&self) {
-        self.shared.note_connections(&self.slots.learned(self.tending.counts.clone()));
+        self.shared.note_connections(&self.tending.counts);
+        for pool in &self.pools {
+            self.shared.note_connections(&pool.slots.learned(ConnectionOutcome::default()));
+        }
     }
 }
 

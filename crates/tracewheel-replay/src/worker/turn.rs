@@ -28,7 +28,9 @@ impl Worker {
         while let Some(command) = self.next_command().await? {
             let answer = match command {
                 Command::Look => continue,
-                Command::Warm { connections, as_room } => self.warm(connections, as_room).await?,
+                Command::Warm { target, connections, as_room } => {
+                    self.warm(target, connections, as_room).await?
+                }
                 Command::Phase { inbox, budget, pace, start_ns } => {
                     (self.inbox, self.budget) = (Some(inbox), budget);
                     (self.pace, self.start_ns) = (pace, start_ns);
@@ -43,39 +45,41 @@ impl Worker {
                 break;
             }
         }
-        self.slots.close_idle();
+        self.pools.iter_mut().for_each(|pool| pool.slots.close_idle());
         self.account_for_connections();
         self.gauge();
         Ok(())
     }
 
-    async fn warm(&mut self, connections: u32, as_room: bool) -> io::Result<Answer> {
-        self.connect_failure = None;
-        let before = self.slots.open();
+    async fn warm(&mut self, pool: usize, connections: u32, as_room: bool) -> io::Result<Answer> {
+        self.pools[pool].connect_failure = None;
+        let before = self.pools[pool].slots.open();
         let mut wanted = connections;
-        if as_room && !self.slots.knows_lanes() {
+        if as_room && !self.pools[pool].slots.knows_lanes() {
             // The first one tells how many requests a connection carries.
-            self.open_ahead(1).await?;
+            self.open_ahead(pool, 1).await?;
             wanted -= 1;
         }
+        let slots = &self.pools[pool].slots;
         if as_room {
-            let each = u32::try_from(self.slots.lanes_each()).unwrap_or(u32::MAX);
-            let stands = self.slots.carriers() > 0;
+            let each = u32::try_from(slots.lanes_each()).unwrap_or(u32::MAX);
+            let stands = slots.carriers() > 0;
             wanted = if stands { connections.div_ceil(each) - 1 } else { wanted.div_ceil(each) };
         }
-        self.open_ahead(wanted).await?;
-        let open = u32::try_from(self.slots.open() - before.min(self.slots.open())).unwrap_or(u32::MAX);
-        Ok(Answer::Warmed { open, failure: self.connect_failure.take() })
+        self.open_ahead(pool, wanted).await?;
+        let open = self.pools[pool].slots.open();
+        let open = u32::try_from(open.saturating_sub(before)).unwrap_or(u32::MAX);
+        Ok(Answer::Warmed { open, failure: self.pools[pool].connect_failure.take() })
     }
 
-    async fn open_ahead(&mut self, connections: u32) -> io::Result<()> {
+    async fn open_ahead(&mut self, pool: usize, connections: u32) -> io::Result<()> {
         for _ in 0..connections {
-            if self.may_connect() && self.connect_failure.is_none() {
-                self.connect(None);
+            if self.may_connect() && self.pools[pool].connect_failure.is_none() {
+                self.connect(pool, None);
             }
         }
         // After a stop there is nothing to connect for.
-        self.drive(|worker| worker.connecting == 0 || worker.halt > Halt::Running).await
+        self.drive(|worker| worker.connecting() == 0 || worker.halt > Halt::Running).await
     }
 
     /// Keeps kept connections watched until a command comes.
@@ -194,7 +198,7 @@ impl Worker {
                 self.flights.get(flight).alarms.cancel = None;
                 self.cancel(flight);
             }
-            Chore::ConnectTimeout { slot, number } => self.connect_timed_out(slot, number),
+            Chore::ConnectTimeout { pool, slot, number } => self.connect_timed_out(pool, slot, number),
             Chore::Tend => self.tend(),
         }
     }
@@ -204,10 +208,21 @@ impl Worker {
             if !self.may_work() {
                 return;
             }
-            let Some(slot) = self.slots.next_woken() else { return };
-            let event = self.slots.poll(slot);
-            self.handle(slot, event);
+            let Some((pool, slot)) = self.next_woken() else { return };
+            let event = self.pools[pool].slots.poll(slot);
+            self.handle(pool, slot, event);
         }
+    }
+
+    /// The next connection that was woken; the pools take turns.
+    fn next_woken(&mut self) -> Option<(usize, u32)> {
+        let pools = self.pools.len();
+        let found = (0..pools).find_map(|ahead| {
+            let pool = (self.next_pool + ahead) % pools;
+            Some((pool, self.pools[pool].slots.next_woken()?))
+        });
+        self.next_pool = found.map_or(0, |(pool, _)| pool + 1);
+        found
     }
 
     /// Waits until there is something to do, and lets the reactor look at the sockets meanwhile.
@@ -217,7 +232,7 @@ impl Worker {
     }
 
     fn poll_rest(&mut self, cx: &mut Context<'_>, yielded: &mut bool) -> Poll<io::Result<Rested>> {
-        self.slots.set_parent(cx);
+        self.pools.iter().for_each(|pool| pool.slots.set_parent(cx));
         if let Some(at) = self.sends.next_deadline()
             && let Poll::Ready(waited) = self.precise.poll_until(cx, RunNs(at))
         {
@@ -226,7 +241,7 @@ impl Worker {
         if let Poll::Ready(command) = self.commands.poll_recv(cx) {
             return Poll::Ready(Ok(Rested::Command(command)));
         }
-        let more_to_do = self.slots.any_woken()
+        let more_to_do = self.pools.iter_mut().any(|pool| pool.slots.any_woken())
             || self.inbox.as_ref().is_some_and(|inbox| !inbox.is_empty())
             || self.sessions.hears();
         if more_to_do {
@@ -288,7 +303,7 @@ impl Worker {
 
     fn gauge(&mut self) {
         let gauges = &self.shared.gauges;
-        let connections = self.slots.open() as i64;
+        let connections = self.open() as i64;
         if connections != self.gauged.connections {
             gauges.connections_open.fetch_add(connections - self.gauged.connections, Ordering::Relaxed);
             self.gauged.connections = connections;

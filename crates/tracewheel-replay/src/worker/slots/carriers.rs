@@ -58,6 +58,11 @@ impl Carriers {
         self.open.len()
     }
 
+    /// Connections that carry nothing.
+    pub(super) fn unused(&self) -> usize {
+        self.open.iter().filter(|carrier| carrier.busy == 0).count()
+    }
+
     /// Requests at once that one connection carries, as far as is known.
     pub(super) fn each(&self) -> Option<usize> {
         self.each
@@ -253,12 +258,16 @@ impl Slots {
 
     /// Closes the connections that carry nothing.
     pub(super) fn close_carriers(&mut self) {
-        let idle: Vec<Of> =
-            self.carriers.open.iter().filter(|carrier| carrier.busy == 0).map(|carrier| carrier.of).collect();
-        for of in idle {
-            self.close_lanes(of);
-            self.vacate(of.slot);
-        }
+        while self.close_one_carrier() {}
+    }
+
+    /// Closes a connection that carries nothing; false if there is none.
+    pub(super) fn close_one_carrier(&mut self) -> bool {
+        let unused = self.carriers.open.iter().find(|carrier| carrier.busy == 0).map(|carrier| carrier.of);
+        let Some(of) = unused else { return false };
+        self.close_lanes(of);
+        self.vacate(of.slot);
+        true
     }
 }
 
