@@ -41,6 +41,8 @@ pub(crate) fn all<T: Table>(run: &Path) -> Result<Rows<T>> {
 
 /// The columns of a table that `wanted` names; the others are as if the files had none.
 pub(crate) fn of_columns<T: Table>(run: &Path, wanted: fn(&str) -> bool) -> Result<Rows<T>> {
+    // A table without its folder has no rows; a run without its own is gone, which must not read as an empty one.
+    std::fs::metadata(run).map_err(|source| RecordError::io("read", run, source))?;
     let streamed: Streamed<T> = Streamed {
         run: run.to_owned(),
         wanted,

@@ -55,6 +55,16 @@ fn attempts() -> [AttemptRecord; 2] {
 }
 
 #[test]
+fn a_run_that_was_removed_since_it_was_opened_is_an_error_and_no_empty_table() {
+    let (_dir, run) = run_of(&[Entry::Request(request())]);
+    assert_eq!(run.health().unwrap().count(), 0);
+    std::fs::remove_dir_all(run.dir()).unwrap();
+    let told = run.health().unwrap_err().to_string();
+    assert!(told.contains(&run.dir().display().to_string()), "{told}");
+    assert!(run.requests().is_err() && run.releases().is_err());
+}
+
+#[test]
 fn a_run_stands_in_for_what_production_recorded() {
     let [first, second] = attempts();
     let (_dir, run) = run_of(&[Entry::Attempt(first), Entry::Attempt(second), Entry::Request(request())]);
