@@ -104,6 +104,9 @@ pub struct ReplayConfig {
     /// Holds the sending thread up for so long before each release. Only for tests of the verdict on the sending.
     #[serde(skip)]
     pub test_stall_ns: Option<i64>,
+    /// Writes each request in one go instead of in slices (HTTP/1.1). Only for measuring what the slices are worth.
+    #[serde(skip)]
+    pub test_whole_bodies: bool,
     /// Further request headers, recorded as they stand: no secrets here.
     pub headers: Vec<(String, String)>,
     /// API key, sent as the provider's authorization header. Never serialised, never printed.
@@ -158,6 +161,7 @@ impl Default for ReplayConfig {
             give_up_after_failures: Some(1_000),
             fidelity: FidelityBounds::default(),
             test_stall_ns: None,
+            test_whole_bodies: false,
             headers: Vec::new(),
             secret: None,
             owner: None,

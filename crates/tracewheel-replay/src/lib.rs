@@ -36,6 +36,7 @@ pub use hook::{
     CallHeaders, CommandCall, Expect, Flush, FlushEngine, HOOK_TIMEOUT_NS, HOOK_WAIT_NS, Hook, HookAction,
     HookPoint, HttpCall,
 };
+pub use prefetch::Splicer;
 pub use report::{Counts, FirstFailure, Quantiles, RunReport};
 pub use retry::{
     Jitter, LongerDelay, ParseJitterError, RetryKind, RetryPolicy, RetryPolicyError, ServerDelay, StatusRange,

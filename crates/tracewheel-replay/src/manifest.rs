@@ -224,6 +224,9 @@ impl Known<'_> {
                 ns as f64 / 1e6
             ));
         }
+        if self.config.test_whole_bodies {
+            warnings.push("a test: requests were written in one go".to_owned());
+        }
         if let Some(history) = self.plan.header().history {
             warnings.extend(history_warnings(&history));
         }

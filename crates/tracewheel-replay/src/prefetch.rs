@@ -20,7 +20,7 @@ use crate::message::{ReadyRequest, RecorderMessage, close};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::Head;
 
-use splice::Splicer;
+pub use splice::Splicer;
 
 mod splice;
 

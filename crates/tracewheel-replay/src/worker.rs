@@ -106,6 +106,8 @@ pub(crate) struct Rules {
     pub(crate) descriptor_room: usize,
     /// Only for tests: holds the thread up before each release.
     pub(crate) test_stall_ns: Option<i64>,
+    /// Only for benches: a request's slices are written one after the other.
+    pub(crate) test_whole_bodies: bool,
 }
 
 /// What a worker is told to do.

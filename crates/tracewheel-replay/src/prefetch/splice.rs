@@ -10,8 +10,8 @@ const LONG_TOKENS: u32 = 4_096;
 /// Text of blocks that is kept beside the look-ahead.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// Makes the bodies of long prompts.
-pub(super) struct Splicer {
+/// Makes the bodies of long prompts, out of text that they share.
+pub struct Splicer {
     kept: SharedText,
     text: PromptText,
     around: Vec<u8>,
@@ -32,7 +32,7 @@ impl Default for Splicer {
 impl Splicer {
     /// The body of `request` with this prompt under this nonce, if it is one that is put together: byte for byte what the
     /// provider writes. `shares` is whether other requests have the nonce as well.
-    pub(super) fn body(
+    pub fn body(
         &mut self,
         provider: &dyn Provider,
         request: &RenderRequest<'_>,
@@ -40,9 +40,22 @@ impl Splicer {
         prompt: &PromptSpec,
         (nonce, shares): (u64, bool),
     ) -> Option<Body> {
-        if prompt.tokens() < LONG_TOKENS
-            || !render_around(provider, request, &mut self.around, &mut self.places)
-        {
+        if prompt.tokens() < LONG_TOKENS {
+            return None;
+        }
+        self.put(provider, request, prompts, prompt, (nonce, shares))
+    }
+
+    /// As [`Self::body`], however short the prompt is.
+    pub fn put(
+        &mut self,
+        provider: &dyn Provider,
+        request: &RenderRequest<'_>,
+        prompts: &PromptRenderer,
+        prompt: &PromptSpec,
+        (nonce, shares): (u64, bool),
+    ) -> Option<Body> {
+        if !render_around(provider, request, &mut self.around, &mut self.places) {
             return None;
         }
         prompts.render_pieces(prompt, nonce, shares.then_some(&mut self.kept), &mut self.text);

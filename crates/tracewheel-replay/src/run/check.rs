@@ -319,6 +319,7 @@ fn rules(config: &ReplayConfig, seed: u64, workers: u32, descriptors: Option<u64
     let held = config.max_held_bytes.min(config.recorder_queue.bytes / 2);
     Rules {
         test_stall_ns: config.test_stall_ns,
+        test_whole_bodies: config.test_whole_bodies,
         retry: config.retry.clone(),
         seed,
         request_timeout_ns: config.request_timeout_ns,

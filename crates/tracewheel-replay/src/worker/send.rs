@@ -170,10 +170,15 @@ impl Worker {
         flight.stage = Stage::Running(slot);
         let stood_late = flight.used.is_some_and(|used| used.ready_ns() > flight.due_ns);
         self.tending.counts.connected_at_send += u64::from(stood_late);
-        let (pool, bytes) = (flight.pool, flight.body.own_bytes());
+        let (pool, bytes, body) = (flight.pool, flight.body.own_bytes(), flight.body.len() as u64);
         let place = std::mem::replace(&mut flight.place, Place::None);
         self.give_place_back(place, bytes);
-        Some((pool, slot, self.pools[pool].slots.release(slot)))
+        let slots = &mut self.pools[pool].slots;
+        let mut event = slots.release(slot);
+        if self.rules.test_whole_bodies {
+            event = slots.write_whole(slot, body, event);
+        }
+        Some((pool, slot, event))
     }
 
     /// Gives the place of a request back that leaves, or ends.

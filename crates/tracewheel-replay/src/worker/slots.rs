@@ -354,6 +354,17 @@ impl Slots {
         self.poll(slot)
     }
 
+    /// Goes on with a released exchange until its body is written, whatever else is due.
+    pub(super) fn write_whole(&mut self, slot: u32, body: u64, mut event: SlotEvent) -> SlotEvent {
+        while let (SlotEvent::Nothing, Life::Busy { exchange: exchange @ Exchange::H1(_), .. }) =
+            (&event, &self.slots[slot as usize].life)
+            && exchange.writes().bytes < body
+        {
+            event = self.poll(slot);
+        }
+        event
+    }
+
     /// Gives a running exchange up, or takes an armed one from its connection. That is closed, unless others run on it.
     pub(super) fn abort(&mut self, slot: u32, now: RunNs, why: &str) -> Option<Box<ExchangeOutcome>> {
         let life = std::mem::replace(&mut self.slots[slot as usize].life, Life::Free);
