@@ -4,6 +4,7 @@
 //! of these k blocks; and the first words of the next block spell its hash out, so they part right after it.
 
 use tracewheel_tokens::{TextMaker, block_key};
+use xxhash_rust::xxh3::Xxh3;
 
 /// What a prompt is made of: the blocks that the timeline knows by hash, then text that no other request has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,10 +86,18 @@ impl Calibration {
 }
 
 /// Makes the text of prompts. Costs some tens of kilobytes; make one and keep it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PromptRenderer {
     maker: TextMaker,
     calibration: Calibration,
+    /// Tells the words of one vocabulary from those of another.
+    words_digest: u64,
+}
+
+impl Default for PromptRenderer {
+    fn default() -> Self {
+        Self::over(TextMaker::default(), Calibration::default())
+    }
 }
 
 impl PromptRenderer {
@@ -99,7 +108,9 @@ impl PromptRenderer {
 
     /// A renderer over the words of a vocabulary, for a target of which something is known.
     pub fn over(maker: TextMaker, calibration: Calibration) -> Self {
-        Self { maker, calibration }
+        let mut hasher = Xxh3::new();
+        maker.words().iter().for_each(|word| hasher.update(word.as_bytes()));
+        Self { maker, calibration, words_digest: hasher.digest() }
     }
 
     /// Writes the text of `prompt` into `out`, which is cleared first and keeps its capacity: as many words as the
@@ -137,6 +148,10 @@ impl PromptRenderer {
 
     pub(crate) fn maker(&self) -> &TextMaker {
         &self.maker
+    }
+
+    pub(crate) fn words_digest(&self) -> u64 {
+        self.words_digest
     }
 }
 

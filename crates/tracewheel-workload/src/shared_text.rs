@@ -38,7 +38,7 @@ impl PromptText {
 /// Keeps the text of blocks, the recently used, within a bound.
 ///
 /// Two generations of half the bound each: what is found in the older one moves to the younger, and when that is full the
-/// older one goes. Text that a body still refers to lives on with the body.
+/// older one goes. Text that a body still refers to lives on with the body. One may serve renderers of different words.
 #[derive(Debug)]
 pub struct SharedText {
     half_bytes: usize,
@@ -130,6 +130,7 @@ impl PromptRenderer {
                 continue;
             }
             kept.run.extend_from_slice(&nonce.to_le_bytes());
+            kept.run.extend_from_slice(&self.words_digest().to_le_bytes());
             let run = xxh3_128(&kept.run);
             let text = kept.find(run).unwrap_or_else(|| {
                 kept.text.clear();

@@ -173,6 +173,7 @@ mod tests {
                     prop::collection::vec((1..9_u64, prop_oneof![Just(16_u32), Just(512), 1..3_000_u32]), 0..12),
                     prop::option::of((any::<u64>(), prop_oneof![1..700_u32, 4_000..9_000_u32])),
                     0..2_u64,
+                    any::<bool>(),
                 ),
                 1..5,
             ),
@@ -183,20 +184,20 @@ mod tests {
                     tokens_per_word,
                 }),
             ],
-            of_vocabulary in any::<bool>(),
         ) {
-            let maker = if of_vocabulary { vocabulary() } else { TextMaker::new() };
-            let renderer = PromptRenderer::over(maker, calibration);
+            let renderers =
+                [vocabulary(), TextMaker::new()].map(|maker| PromptRenderer::over(maker, calibration));
             let mut splicer = Splicer::default();
             let template = Template::parse("{\"a\":\"{{prompt}}\",\"b\":\"{{prompt}}\"}").unwrap();
-            for (blocks, tail, nonce) in prompts {
+            for (blocks, tail, nonce, other) in prompts {
+                let renderer = &renderers[usize::from(other)];
                 let prompt = prompt(&blocks, tail);
                 for provider in PROVIDERS {
                     let request = request("", &template);
-                    let spliced = splicer.body(*provider, &request, &renderer, &prompt, (nonce, nonce == 0));
+                    let spliced = splicer.body(*provider, &request, renderer, &prompt, (nonce, nonce == 0));
                     prop_assert_eq!(spliced.is_some(), prompt.tokens() >= LONG_TOKENS);
                     if let Some(body) = spliced {
-                        let whole = whole(*provider, &renderer, &prompt, nonce);
+                        let whole = whole(*provider, renderer, &prompt, nonce);
                         prop_assert!(body.to_bytes() == whole, "{}", provider.name());
                     }
                 }
