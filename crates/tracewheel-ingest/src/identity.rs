@@ -88,6 +88,16 @@ fn keyed(key: &[u8; 32], bytes: &[u8]) -> u64 {
     u64::from_le_bytes(first)
 }
 
+/// The hash under which a tenant of this name stands in a timeline that was imported with this key.
+pub fn tenant_hash(key: &[u8], name: &str) -> u64 {
+    IdKey::new(key).hash(IdKind::Tenant, name.as_bytes())
+}
+
+/// What an import with this key writes into its timeline to tell the key from others; it tells nothing else about it.
+pub fn key_fingerprint(key: &[u8]) -> String {
+    IdKey::new(key).fingerprint
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

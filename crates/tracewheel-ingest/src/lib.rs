@@ -45,6 +45,7 @@ pub use error::IngestError;
 pub use fields::mappable_fields;
 pub use format::formats;
 pub use gauge::ImportGauge;
+pub use identity::{key_fingerprint, tenant_hash};
 pub use options::{IngestOptions, Input, RestartRule, TokenRule};
 pub use report::{
     CountRule, FileReport, IngestReport, Known, PackedReport, PeakRate, Precision, RejectReason, RejectedRow,

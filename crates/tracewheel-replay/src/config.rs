@@ -12,6 +12,7 @@ use tracewheel_workload::CacheMode;
 use crate::client_budget::ClientBudget;
 use crate::hook::Hook;
 use crate::retry::RetryPolicy;
+use crate::route::Route;
 
 /// A second in nanoseconds.
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
@@ -112,6 +113,10 @@ pub struct ReplayConfig {
     /// API key, sent as the provider's authorization header. Never serialised, never printed.
     #[serde(skip)]
     pub secret: Option<Secret>,
+    /// Where requests go, by what was recorded of them: the first that takes a request has it, and one that none takes
+    /// is refused before anything is sent. Where there are any, they stand in the place of `target`, `ca_file`,
+    /// `tls_name`, `http`, `provider`, `model`, `protocol`, `headers` and `secret`.
+    pub routes: Vec<Route>,
     /// Who runs this, for the manifest.
     pub owner: Option<String>,
     /// The resolved scenario as the manifest shall show it: a scenario file with every default filled in.
@@ -164,6 +169,7 @@ impl Default for ReplayConfig {
             test_whole_bodies: false,
             headers: Vec::new(),
             secret: None,
+            routes: Vec::new(),
             owner: None,
             scenario: None,
         }
@@ -331,7 +337,7 @@ impl Default for RecorderQueue {
 }
 
 /// A value that must not be seen: neither printed nor serialised.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {

@@ -67,11 +67,7 @@ impl Decoded {
 }
 
 /// The attempt's row, and what its request takes from it.
-pub(crate) fn attempt(
-    answer: AnswerForm,
-    secret: Option<&Secret>,
-    ended: &EndedAttempt,
-) -> (AttemptRecord, Decoded) {
+pub(crate) fn attempt(secrets: &[Secret], ended: &EndedAttempt) -> (AttemptRecord, Decoded) {
     let mut record = frame(ended);
     let mut decoded = Decoded::default();
     let mut said = None;
@@ -79,7 +75,7 @@ pub(crate) fn attempt(
         milestones(&mut record, outcome);
         if let Some(response) = &outcome.response {
             headers(&mut record, &mut decoded, response);
-            said = body(&mut record, &mut decoded, (ended.provider, answer), outcome, response);
+            said = body(&mut record, &mut decoded, (ended.provider, ended.answer), outcome, response);
             if record.status == AttemptStatus::Failed {
                 said = what_was_said(outcome, response).or(said);
             }
@@ -88,17 +84,19 @@ pub(crate) fn attempt(
     if record.status == AttemptStatus::Failed {
         said = said.or_else(|| ended.detail.as_ref().map(|detail| format!("transport: {detail}")));
     }
-    record.error_body = said.map(|said| Arc::from(redacted(&said, secret)));
+    record.error_body = said.map(|said| Arc::from(redacted(&said, secrets)));
     (record, decoded)
 }
 
-/// What may be kept of a text: neither the key nor a piece of a prompt. (What looks like any other secret is taken out by
+/// What may be kept of a text: neither a key nor a piece of a prompt. (What looks like any other secret is taken out by
 /// the run's writer.)
-fn redacted(said: &str, secret: Option<&Secret>) -> String {
-    let said = match secret.map(|secret| secret.expose().trim()).filter(|key| key.len() >= MIN_KEY_BYTES) {
-        Some(key) => Cow::Owned(said.replace(key, REDACTED)),
-        None => Cow::Borrowed(said),
-    };
+fn redacted(said: &str, secrets: &[Secret]) -> String {
+    let mut said = Cow::Borrowed(said);
+    for key in secrets.iter().map(|secret| secret.expose().trim()).filter(|key| key.len() >= MIN_KEY_BYTES) {
+        if said.contains(key) {
+            said = Cow::Owned(said.replace(key, REDACTED));
+        }
+    }
     cut(&without_prompt(&said), ERROR_BODY_BYTES).to_owned()
 }
 
@@ -387,8 +385,8 @@ mod tests {
     fn neither_the_key_nor_half_a_character_is_kept() {
         let key = Secret::new("hunter-22 ");
         let said = format!("wrong key hunter-22: {}", "é".repeat(ERROR_BODY_BYTES));
-        let kept = redacted(&said, Some(&key));
+        let kept = redacted(&said, &[Secret::new("other-key"), key]);
         assert!(kept.starts_with("wrong key [redacted]: éé") && kept.len() <= ERROR_BODY_BYTES, "{kept}");
-        assert_eq!(redacted("a b", Some(&Secret::new("b"))), "a b", "a key of one letter is none");
+        assert_eq!(redacted("a b", &[Secret::new("b")]), "a b", "a key of one letter is none");
     }
 }

@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{SECOND_NS, Secret};
 
-pub(crate) use call::Way;
-pub(crate) use perform::{Stage, perform};
+pub(crate) use perform::{HookTarget, Stage, perform, root};
 
 /// One thing to do beside a replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,7 +87,8 @@ pub enum HookAction {
 pub struct Flush {
     /// The engine.
     pub engine: FlushEngine,
-    /// Its base URL; `None` is the replay's target, with the replay's key.
+    /// Its base URL; `None` is the replay's target, with the replay's key. Of several targets each is emptied; where their
+    /// routes name engines, those that name this one.
     pub url: Option<String>,
     /// LMCache: the instance that the controller is to clear.
     pub instance: Option<String>,
@@ -179,7 +179,7 @@ pub struct Expect {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check(hook: &Hook) -> Result<(), String> {
+pub(crate) fn check(hook: &Hook, targets: &[HookTarget]) -> Result<(), String> {
     if hook.timeout_ns <= 0 || hook.wait_ns <= 0 {
         return Err("timeout and wait must be longer than 0".to_owned());
     }
@@ -197,7 +197,14 @@ pub(crate) fn check(hook: &Hook) -> Result<(), String> {
             if !of_lmcache && (flush.instance.is_some() || !flush.locations.is_empty()) {
                 return Err("instance and locations are LMCache's: leave them out".to_owned());
             }
-            flush.url.as_deref().map_or(Ok(()), |url| call::check(&perform::probe(url, &flush.headers)))
+            match &flush.url {
+                Some(url) => call::check(&perform::probe(url, &flush.headers)),
+                None if perform::targets_of(flush.engine, targets).next().is_none() => Err(format!(
+                    "no route names the engine {}: give the hook its url, or the route its engine",
+                    flush.engine.as_str()
+                )),
+                None => Ok(()),
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ mod realtime;
 mod recorder;
 mod report;
 mod retry;
+mod route;
+mod routing;
 mod run;
 mod shared;
 mod stamp;
@@ -41,6 +43,7 @@ pub use report::{Counts, FirstFailure, Quantiles, RunReport};
 pub use retry::{
     Jitter, LongerDelay, ParseJitterError, RetryKind, RetryPolicy, RetryPolicyError, ServerDelay, StatusRange,
 };
+pub use route::{ApiKey, Criteria, Pattern, Route};
 pub use run::run;
 pub use stop::{StopLevel, StopSignal};
 pub use tracewheel_protocol::{

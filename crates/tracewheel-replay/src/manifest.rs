@@ -5,16 +5,15 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::json;
-use tracewheel_protocol::{Provider, carrier};
+use tracewheel_protocol::carrier;
 use tracewheel_record::Manifest;
 use tracewheel_record::manifest::{
     BudgetSection, CacheSection, ClockSection, ConnectionSection, DistributionSection, EndedBy,
     MachineSection, OutcomeSection, PercentilesNs, PlanSection, PolicySection, PrimeOutcome, PrimeSection,
-    PromptsSection, ProtocolSection, ScenarioSection, TargetSection, TlsSection, TokenizerSection,
-    VantageSection, WindowSection,
+    PromptsSection, ProtocolSection, RouteSection, ScenarioSection, TargetSection, TlsSection,
+    TokenizerSection, VantageSection, WindowSection,
 };
 use tracewheel_tokens::Vocabulary;
-use tracewheel_transport::{Endpoint, TlsClient};
 use tracewheel_workload::{CacheMode, HistorySurvey, MAX_HISTORY_BLOCKS, Plan, PlanSurvey, Share, Sizes};
 
 use crate::client_budget::ClientBudget;
@@ -24,7 +23,9 @@ use crate::machine;
 use crate::realtime::{Class, SchedulingSeen};
 use crate::recorder::{Primed, Totals};
 use crate::report::Quantiles;
-use crate::run::Conducted;
+use crate::route::Route;
+use crate::routing::{BoundRoute, Routing};
+use crate::run::{Conducted, Destination, Taken};
 use crate::shared::{Abort, Shared, TlsSeen};
 use crate::stop::StopLevel;
 
@@ -32,12 +33,11 @@ use crate::stop::StopLevel;
 pub(crate) struct Known<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) config: &'a ReplayConfig,
-    pub(crate) provider: &'static dyn Provider,
-    pub(crate) endpoint: &'a Endpoint,
-    pub(crate) addresses: &'a [SocketAddr],
-    pub(crate) resolve_ns: i64,
-    /// Where the trusted certificates came from, and the rest of TLS; `None` for plain HTTP.
-    pub(crate) tls: Option<(&'a str, &'a TlsClient)>,
+    pub(crate) routing: &'a Routing,
+    /// What each route takes.
+    pub(crate) taken: &'a [Taken],
+    /// The servers, one at least.
+    pub(crate) destinations: &'a [Destination],
     pub(crate) nonce: u64,
     pub(crate) vocabulary: Option<&'a Vocabulary>,
     pub(crate) workers: u32,
@@ -56,13 +56,12 @@ impl Known<'_> {
             protocol: ProtocolSection {
                 // Known once a connection stands.
                 http: None,
-                provider: Some(self.provider.name().to_owned()),
+                provider: Some(self.providers()),
                 operations: self.operations(),
             },
-            tls: self.tls.map(|(roots, client)| TlsSection {
-                name: Some(client.name()),
-                roots: Some(roots.to_owned()),
-                ..TlsSection::default()
+            tls: self.destinations.iter().find_map(|one| {
+                let (roots, client) = one.roots.clone().zip(one.target.tls.as_ref())?;
+                Some(TlsSection { name: Some(client.name()), roots: Some(roots), ..TlsSection::default() })
             }),
             policy: self.policy(),
             cache: CacheSection {
@@ -88,10 +87,26 @@ impl Known<'_> {
         }
     }
 
+    /// The routes by which something is sent, with what they take.
+    fn used(&self) -> impl Iterator<Item = (&BoundRoute, &Taken)> {
+        self.routing.routes().iter().zip(self.taken).filter(|(_, taken)| taken.anything())
+    }
+
+    /// The protocols that are spoken.
+    fn providers(&self) -> String {
+        let mut names: Vec<&str> = self.used().map(|(route, _)| route.provider.name()).collect();
+        if names.is_empty() {
+            names.extend(self.routing.routes().first().map(|route| route.provider.name()));
+        }
+        let distinct: BTreeSet<&str> = names.drain(..).collect();
+        distinct.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
     /// What the protocols that carry the plan's operations ask for.
     fn operations(&self) -> Vec<String> {
-        let carriers =
-            self.survey().operations.iter().filter_map(|found| carrier(self.provider, found.operation));
+        let carriers = self.used().flat_map(|(route, taken)| {
+            taken.operations.iter().filter_map(|found| carrier(route.provider, found.operation))
+        });
         let names: BTreeSet<&str> = carriers.map(|carrier| carrier.operation().as_str()).collect();
         names.into_iter().map(str::to_owned).collect()
     }
@@ -134,17 +149,42 @@ impl Known<'_> {
     }
 
     fn target(&self) -> TargetSection {
-        let models = match &self.config.model {
-            Some(model) => vec![model.clone()],
-            None => self.survey().models.iter().cloned().collect(),
-        };
+        let first = &self.destinations[0];
+        let mut models = BTreeSet::new();
+        for (route, taken) in self.used() {
+            match &route.model {
+                Some(model) => models.extend([model.clone()]),
+                None => models.extend(taken.models.iter().cloned()),
+            }
+        }
+        let addresses =
+            self.destinations.iter().flat_map(|one| one.addresses.iter().map(SocketAddr::to_string));
         TargetSection {
-            url: self.endpoint.url(),
-            resolve_ns: Some(self.resolve_ns),
-            resolved_addresses: self.addresses.iter().map(SocketAddr::to_string).collect(),
-            models_asked: models,
+            url: first.endpoint.url(),
+            resolve_ns: self.destinations.iter().map(|one| one.resolve_ns).max(),
+            resolved_addresses: addresses.collect(),
+            models_asked: models.into_iter().collect(),
+            routes: self.routes(),
             ..TargetSection::default()
         }
+    }
+
+    /// The scenario's table; empty where it has none.
+    fn routes(&self) -> Vec<RouteSection> {
+        let lines = self.config.routes.iter().zip(self.routing.routes()).zip(self.taken);
+        let section = |((route, bound), taken): ((&Route, &BoundRoute), &Taken)| {
+            let from: Vec<&str> = route.keys.iter().map(|key| key.from.as_str()).collect();
+            RouteSection {
+                name: Some(route.name.clone()),
+                matches: route.takes.to_string(),
+                url: bound.endpoint.url(),
+                provider: Some(route.provider.clone()),
+                model: route.model.clone(),
+                key_from: Some(from.join(", ")).filter(|from| !from.is_empty()),
+                requests: Some(taken.requests),
+            }
+        };
+        lines.map(section).collect()
     }
 
     fn policy(&self) -> PolicySection {
@@ -212,7 +252,7 @@ impl Known<'_> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.idle_routes();
         if let Some(at_once) = self.config.closed_loop {
             warnings.push(format!(
                 "closed loop of {at_once}: requests waited for each other, so the recorded arrivals were not kept"
@@ -235,6 +275,15 @@ impl Known<'_> {
                 .push("recorded bodies are sent as they are: the cache mode does not reach them".to_owned());
         }
         warnings
+    }
+
+    /// Routes of the table that take nothing: perhaps misspelt, perhaps behind one that takes all.
+    fn idle_routes(&self) -> Vec<String> {
+        let idle = self.config.routes.iter().zip(self.taken).filter(|(_, taken)| !taken.anything());
+        let told = |(route, _): (&Route, &Taken)| {
+            format!("the route {:?} ({}) takes no request of the plan", route.name, route.takes)
+        };
+        idle.map(told).collect()
     }
 
     /// What the options made of the window's rows, as far as they were used.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Uri};
-use tracewheel_protocol::Provider;
+use tracewheel_protocol::{AnswerForm, Provider};
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use tracewheel_transport::{Body, ExchangeOutcome};
@@ -38,6 +38,8 @@ pub(crate) struct ReadyRequest {
     pub(crate) tokens: u64,
     /// Whether a streamed answer is asked for.
     pub(crate) stream: bool,
+    /// The form of its answer, for free-form requests.
+    pub(crate) answer: AnswerForm,
 }
 
 /// What the recorder is told.
@@ -66,6 +68,8 @@ pub(crate) struct EndedAttempt {
     pub(crate) phase: Phase,
     /// The protocol that its answer is read by.
     pub(crate) provider: &'static dyn Provider,
+    /// The form of its answer, for free-form requests.
+    pub(crate) answer: AnswerForm,
     /// When it was due.
     pub(crate) due_ns: i64,
     /// When the wheel fired.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Method, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_protocol::{Place, Provider, RenderRequest, Settled, carrier};
+use tracewheel_protocol::{AnswerForm, Place, Provider, RenderRequest, carrier};
 use tracewheel_record::{RequestRecord, Strata};
 use tracewheel_timeline::vocab::{BodyState, Operation, Phase, Reason, RequestStatus, Source};
 use tracewheel_tokens::{WORDS, words};
@@ -17,6 +17,7 @@ use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
 
 use crate::config::{LookAhead, ReplayConfig, SessionMode};
 use crate::message::{ReadyRequest, RecorderMessage, close};
+use crate::routing::{BoundRoute, Routing};
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::Head;
 
@@ -128,8 +129,7 @@ impl Budget {
 
 /// Makes the exact bytes of requests.
 pub(crate) struct Renderer {
-    provider: &'static dyn Provider,
-    settled: Settled,
+    routing: Arc<Routing>,
     prompts: PromptRenderer,
     ids: TokenIds,
     config: ReplayConfig,
@@ -138,33 +138,30 @@ pub(crate) struct Renderer {
     body: Vec<u8>,
     long: Splicer,
     paths: Paths,
-    head: Arc<Head>,
 }
 
 /// Where requests go. Plans name few models.
-struct Paths {
-    endpoint: Endpoint,
-    known: HashMap<PathKey, Uri>,
-}
+#[derive(Default)]
+struct Paths(HashMap<PathKey, Uri>);
 
-/// What a path may depend on: the protocol, the model, the manner of the answer, the recorded path.
-type PathKey = (&'static str, String, bool, Option<Arc<str>>);
+/// What a path may depend on: the route's base address and version, the protocol, the model, the manner of the answer, the
+/// recorded path.
+type PathKey = (usize, &'static str, String, bool, Option<Arc<str>>);
 
 /// Paths that are kept; a plan that names more models gets theirs made anew.
 const MOST_PATHS: usize = 1024;
 
 impl Paths {
-    fn of(&mut self, provider: &dyn Provider, place: &Place<'_>) -> Uri {
+    fn of(&mut self, (at, endpoint): (usize, &Endpoint), provider: &dyn Provider, place: &Place<'_>) -> Uri {
         let recorded = place.recorded.map(Arc::from);
-        let key = (provider.name(), place.model.to_owned(), place.stream, recorded);
-        if let Some(uri) = self.known.get(&key) {
+        let key = (at, provider.name(), place.model.to_owned(), place.stream, recorded);
+        if let Some(uri) = self.0.get(&key) {
             return uri.clone();
         }
         let path = provider.path(place);
-        let uri =
-            self.endpoint.uri(&path).expect("what stands in a path is escaped, and the rest was checked");
-        if self.known.len() < MOST_PATHS {
-            self.known.insert(key, uri.clone());
+        let uri = endpoint.uri(&path).expect("what stands in a path is escaped, and the rest was checked");
+        if self.0.len() < MOST_PATHS {
+            self.0.insert(key, uri.clone());
         }
         uri
     }
@@ -172,17 +169,13 @@ impl Paths {
 
 impl Renderer {
     pub(crate) fn new(
-        provider: &'static dyn Provider,
-        endpoint: &Endpoint,
+        routing: Arc<Routing>,
         config: &ReplayConfig,
-        settled: &Settled,
         nonce: u64,
         prompts: PromptRenderer,
-        head: Arc<Head>,
     ) -> Self {
         Renderer {
-            provider,
-            settled: settled.clone(),
+            routing,
             prompts,
             ids: TokenIds::default(),
             config: config.clone(),
@@ -190,16 +183,17 @@ impl Renderer {
             text: String::new(),
             body: Vec::new(),
             long: Splicer::default(),
-            paths: Paths { endpoint: endpoint.clone(), known: HashMap::new() },
-            head,
+            paths: Paths::default(),
         }
     }
 
     /// How and where a request goes, and its exact bytes.
     fn request(&mut self, planned: &PlannedRequest, phase: Phase) -> Rendered {
+        let routing = Arc::clone(&self.routing);
+        let (at, route, head) = routing.lane(planned.lane);
         let provider =
-            carrier(self.provider, planned.operation).expect("operations that none carries were refused");
-        let options = &self.config.protocol;
+            carrier(route.provider, planned.operation).expect("operations that none carries were refused");
+        let options = &route.options;
         let method = match provider.knobs().free_form {
             true => planned.method.as_deref().or(options.method.as_deref()),
             false => None,
@@ -207,7 +201,7 @@ impl Renderer {
         let method = method
             .map_or(Method::POST, |name| Method::from_bytes(name.as_bytes()).expect("methods were checked"));
         let place = Place {
-            model: self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default(),
+            model: route.model(planned),
             stream: planned.stream && provider.streams(),
             recorded: planned
                 .path
@@ -216,13 +210,22 @@ impl Renderer {
                 .filter(|_| provider.knobs().free_form),
             api_version: options.api_version.as_deref(),
         };
-        let uri = self.paths.of(provider, &place);
-        let body = self.body(provider, &method, planned, phase);
-        Rendered { provider, target: 0, head: Arc::clone(&self.head), method, uri, body }
+        let uri = self.paths.of((at, &route.endpoint), provider, &place);
+        let body = self.body(route, provider, &method, planned, phase);
+        Rendered {
+            provider,
+            answer: options.answer,
+            target: route.target,
+            head: Arc::clone(head),
+            method,
+            uri,
+            body,
+        }
     }
 
     fn body(
         &mut self,
+        route: &BoundRoute,
         provider: &dyn Provider,
         method: &Method,
         planned: &PlannedRequest,
@@ -239,22 +242,22 @@ impl Renderer {
             Phase::Prime | Phase::Calibrate => self.nonce,
             _ => self.config.cache.nonce(self.nonce, planned.request_id),
         };
-        let model = self.config.model.as_deref().or(planned.model.as_deref()).unwrap_or_default();
+        let settled = &route.settled;
         let request = RenderRequest {
-            model,
-            template: self.settled.template.as_ref(),
+            model: route.model(planned),
+            template: settled.template.as_ref(),
             max_tokens: planned.output_tokens,
-            limit_field: self.settled.limit_field,
+            limit_field: settled.limit_field,
             stream: planned.stream && provider.streams(),
-            force_length: self.settled.force_length,
-            engine: self.settled.engine,
-            token_detail: self.settled.token_detail,
-            include_obfuscation: self.settled.include_obfuscation,
+            force_length: settled.force_length,
+            engine: settled.engine,
+            token_detail: settled.token_detail,
+            include_obfuscation: settled.include_obfuscation,
             temperature: self.config.temperature,
             params: planned.params.as_deref(),
             ..RenderRequest::default()
         };
-        let by_ids = self.config.protocol.prompt_ids;
+        let by_ids = route.options.prompt_ids;
         let nonce_of = (nonce, nonce == self.nonce);
         if !by_ids
             && let Some(body) = self.long.body(provider, &request, &self.prompts, &planned.prompt, nonce_of)
@@ -272,6 +275,7 @@ impl Renderer {
 /// A request, ready but for its row.
 struct Rendered {
     provider: &'static dyn Provider,
+    answer: AnswerForm,
     target: u16,
     head: Arc<Head>,
     method: Method,
@@ -325,7 +329,7 @@ impl Prefetch {
 
     fn measured_inner(&mut self, plan: &Plan) -> Result<Predicted, WorkloadError> {
         let mut predicted = Predicted::default();
-        let mut requests = plan.requests();
+        let mut requests = self.renderer.routing.assigned(plan);
         let (mut number, mut unsent) = (0, 0);
         // Who waits for whom is known within one worker only.
         let by_session = self.renderer.config.sessions.mode == SessionMode::AfterPrevious;
@@ -361,8 +365,14 @@ impl Prefetch {
         Ok(predicted)
     }
 
+    /// The request's row in this phase, with the route that it takes.
+    fn record(&self, planned: &PlannedRequest, phase: Phase) -> RequestRecord {
+        let (_, route, _) = self.renderer.routing.lane(planned.lane);
+        RequestRecord { sent_route: route.name.clone(), ..record_of(planned, phase) }
+    }
+
     fn planned_record(&self, planned: &PlannedRequest) -> RequestRecord {
-        let mut record = record_of(planned, planned.phase);
+        let mut record = self.record(planned, planned.phase);
         if planned.body.is_none() {
             record.predicted_cached_tokens = self.renderer.config.cache.predicted_cached_tokens(planned);
         }
@@ -372,7 +382,7 @@ impl Prefetch {
     /// Renders the prompts that the cache mode wants warm, each once; how many.
     pub(crate) fn prime(mut self, plan: &Plan) -> Result<u64, WorkloadError> {
         let mut primed = 0;
-        for planned in plan.priming(self.renderer.config.cache) {
+        for planned in self.renderer.routing.primes(plan, self.renderer.config.cache) {
             let planned = planned?;
             if self.shared.halt() > Halt::Running {
                 break;
@@ -381,7 +391,7 @@ impl Prefetch {
                 // They leave nothing in a prefix cache, and an unknown request may do anything.
                 continue;
             }
-            let record = Box::new(record_of(&planned, Phase::Prime));
+            let record = Box::new(self.record(&planned, Phase::Prime));
             let rendered = self.renderer.request(&planned, Phase::Prime);
             if self.budget.take(rendered.body.own_bytes(), &self.shared) {
                 self.hand_over(primed as usize, ready(planned, record, rendered));
@@ -393,8 +403,10 @@ impl Prefetch {
 
     /// Renders the requests that tell how the target counts.
     pub(crate) fn calibrate(mut self, probes: Vec<PlannedRequest>) {
-        for planned in probes {
-            let record = Box::new(record_of(&planned, Phase::Calibrate));
+        let mut assign = self.renderer.routing.assign();
+        for mut planned in probes {
+            planned.lane = assign.of(&planned);
+            let record = Box::new(self.record(&planned, Phase::Calibrate));
             let rendered = self.renderer.request(&planned, Phase::Calibrate);
             if self.budget.take(rendered.body.own_bytes(), &self.shared) {
                 self.hand_over(0, ready(planned, record, rendered));
@@ -430,7 +442,7 @@ impl Prefetch {
 }
 
 fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered) -> ReadyRequest {
-    let Rendered { provider, target, head, method, uri, body } = rendered;
+    let Rendered { provider, answer, target, head, method, uri, body } = rendered;
     ReadyRequest {
         provider,
         target,
@@ -441,6 +453,7 @@ fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered
         think_ns: planned.think_ns,
         tokens: u64::from(planned.input_tokens) + u64::from(planned.output_tokens),
         stream: planned.stream,
+        answer,
         record,
         uri,
         body,

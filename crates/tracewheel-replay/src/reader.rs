@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tracewheel_clock::blocking;
-use tracewheel_protocol::AnswerForm;
 use tracewheel_timeline::vocab::RequestStatus;
 
 use crate::config::Secret;
@@ -27,10 +26,8 @@ pub(crate) const WORDS: usize = 4_096;
 
 /// What the reader is given.
 pub(crate) struct Reader {
-    /// The form of answers to free-form requests.
-    pub(crate) answer: AnswerForm,
-    /// The key: taken out of whatever a target says.
-    pub(crate) secret: Option<Secret>,
+    /// Keys and their like: taken out of whatever a target says.
+    pub(crate) secrets: Vec<Secret>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) turns: Receiver<TurnToRead>,
     /// To the recorder.
@@ -53,7 +50,7 @@ impl Reader {
 
     fn read(&self, turn: TurnToRead) {
         let TurnToRead { ended, session, worker } = turn;
-        let (record, decoded) = decode::attempt(self.answer, self.secret.as_ref(), &ended);
+        let (record, decoded) = decode::attempt(&self.secrets, &ended);
         let well = goes_on(record.status);
         self.tell(worker, Heard { session, row: ended.row, well });
         self.outbox.post_read(Box::new(ReadAttempt { ended: *ended, record, decoded }));

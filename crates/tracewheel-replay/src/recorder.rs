@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_protocol::AnswerForm;
 use tracewheel_record::{HealthRecord, Manifest, RecordError, RequestRecord, RunSummary, RunWriter};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus, Source};
 
@@ -39,15 +38,13 @@ const PUBLISH_NS: i64 = 200_000_000;
 /// What the recorder is given.
 pub(crate) struct Recorder {
     pub(crate) writer: RunWriter,
-    /// The form of answers to free-form requests.
-    pub(crate) answer: AnswerForm,
     pub(crate) shared: Arc<Shared>,
     pub(crate) messages: Receiver<RecorderMessage>,
     pub(crate) live: Arc<Mutex<Live>>,
     /// Failed requests in a row that end the run.
     pub(crate) give_up_after: Option<u32>,
-    /// The key: taken out of whatever a target says.
-    pub(crate) secret: Option<Secret>,
+    /// Keys and their like: taken out of whatever a target says.
+    pub(crate) secrets: Vec<Secret>,
     /// Where the connections lead.
     pub(crate) targets: Vec<SocketAddr>,
 }
@@ -76,15 +73,14 @@ impl Recorded {
 impl Recorder {
     /// Records until all senders are gone. After a failure it goes on emptying the queue, so that nobody waits for it.
     pub(crate) fn run(self) -> Result<Recorded, RecordError> {
-        let Recorder { writer, answer, shared, messages, live, give_up_after, secret, targets } = self;
+        let Recorder { writer, shared, messages, live, give_up_after, secrets, targets } = self;
         let mut desk = Desk {
             health: HealthSampler::new(&shared, targets),
             writer,
-            answer,
             shared,
             totals: Totals::default(),
             give_up_after,
-            secret,
+            secrets,
         };
         let outcome = desk.record(&messages, &live);
         match outcome {
@@ -100,12 +96,11 @@ impl Recorder {
 
 struct Desk {
     writer: RunWriter,
-    answer: AnswerForm,
     shared: Arc<Shared>,
     totals: Totals,
     health: HealthSampler,
     give_up_after: Option<u32>,
-    secret: Option<Secret>,
+    secrets: Vec<Secret>,
 }
 
 impl Desk {
@@ -192,7 +187,7 @@ impl Desk {
             }
             RecorderMessage::Attempt(ended) => {
                 let held = ended.held_bytes();
-                let (record, decoded) = decode::attempt(self.answer, self.secret.as_ref(), &ended);
+                let (record, decoded) = decode::attempt(&self.secrets, &ended);
                 self.attempt(ReadAttempt { ended: *ended, record, decoded }, held)
             }
             RecorderMessage::Read(read) => {

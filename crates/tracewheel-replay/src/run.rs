@@ -3,6 +3,7 @@
 mod calibrate;
 mod check;
 mod conductor;
+mod survey;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
@@ -27,8 +28,10 @@ use crate::{
 };
 
 use check::Checked;
+pub(crate) use check::Destination;
 pub(crate) use conductor::Conducted;
 use conductor::Conductor;
+pub(crate) use survey::Taken;
 
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 8;
@@ -64,7 +67,7 @@ pub fn run(
         run_dir: writer.dir().to_owned(),
         planned: plan.header().requests,
         span_ns: plan.header().span_ns,
-        target: checked.endpoint.url(),
+        target: checked.told_targets(),
         closed_loop: config.closed_loop.is_some(),
     };
     tracing::info!(
@@ -215,12 +218,11 @@ impl<'scope, 'env> Stage<'scope, 'env> {
     ) -> Result<ScopedJoinHandle<'scope, Result<Recorded, RecordError>>, ReplayError> {
         let recorder = Recorder {
             writer,
-            answer: self.config.protocol.answer,
             shared: Arc::clone(self.shared),
             messages,
             live,
             give_up_after: self.config.give_up_after_failures,
-            secret: self.config.secret.clone(),
+            secrets: self.config.secrets(),
             targets: self.checked.targets.iter().map(|target| target.addr).collect(),
         };
         let (shared, cores) = (Arc::clone(self.shared), self.checked.cores.as_ref());
@@ -243,8 +245,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         let (sender, turns) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
         let (words, heard) = (0..workers).map(|_| mpsc::channel(reader::WORDS)).unzip();
         let reader = Reader {
-            answer: self.config.protocol.answer,
-            secret: self.config.secret.clone(),
+            secrets: self.config.secrets(),
             shared: Arc::clone(self.shared),
             turns,
             outbox: outbox.clone(),

@@ -89,6 +89,8 @@ impl Canonical {
             body_state,
             prompt,
             predicted_cached_tokens,
+            // Where a replay sends it is no part of the plan.
+            lane: _,
         } = request;
         self.bytes(row.to_le_bytes());
         self.bytes(copy.to_le_bytes());

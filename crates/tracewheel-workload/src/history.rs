@@ -16,7 +16,7 @@ use tracewheel_timeline::{RequestRow, Rows, Timeline};
 
 use crate::layout::Layout;
 use crate::select::{self, Selector};
-use crate::{PRIMING_COPY, PlannedRequest, PlannedRequests, WorkloadError, request_id};
+use crate::{Lane, PRIMING_COPY, PlannedRequest, PlannedRequests, WorkloadError, request_id};
 
 use forest::Forest;
 
@@ -239,6 +239,7 @@ impl HistoryRequests {
             body_state: BodyState::Absent,
             prompt,
             predicted_cached_tokens: None,
+            lane: Lane::default(),
         })
     }
 }

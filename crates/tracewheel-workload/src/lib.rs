@@ -45,7 +45,7 @@ pub use prefix_cache::{MAX_BLOCKS, PrefixCache};
 pub use priming::{PRIMING_COPY, PrimingRequests};
 pub use probes::PROBE_WORDS;
 pub use prompt::{BlockSpec, Calibration, PromptRenderer, PromptSpec, TailSpec};
-pub use request::{PlannedRequest, request_id};
+pub use request::{Assign, Lane, PlannedRequest, request_id};
 pub use share::{ParseShareError, Share};
 pub use shared_text::{PromptText, SharedText};
 pub use speed::{ParseSpeedError, Speed};

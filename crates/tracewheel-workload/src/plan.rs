@@ -14,8 +14,8 @@ use crate::layout::Layout;
 use crate::probes::probes;
 use crate::select::{self, Planned, Selection, Selector};
 use crate::{
-    CacheMode, History, MAX_BLOCKS, PlanDigest, PlanHeader, PlanOptions, PlanSurvey, PlannedRequest,
-    PrefixCache, PrimingRequests, PromptSpec, WorkloadError, request_id,
+    Assign, CacheMode, History, Lane, MAX_BLOCKS, PlanDigest, PlanHeader, PlanOptions, PlanSurvey,
+    PlannedRequest, PrefixCache, PrimingRequests, PromptSpec, WorkloadError, request_id,
 };
 
 /// What a replay sends and when. Holds counts and the open timeline; cheap to clone.
@@ -59,6 +59,24 @@ const COLUMNS: &[&str] = &[
     "body_state",
     "cancel_after_ns",
     "tags",
+];
+
+/// The columns that say what a request asks for and of whom.
+const OUTLINE_COLUMNS: &[&str] = &[
+    "arrival_unix_ns",
+    "session_hash",
+    "tenant_hash",
+    "retry_of_row",
+    "operation",
+    "method",
+    "path",
+    "endpoint",
+    "model",
+    "provider",
+    "route",
+    "input_tokens",
+    "output_tokens",
+    "body_state",
 ];
 
 impl Plan {
@@ -137,6 +155,12 @@ impl Plan {
         self.requests_of(COLUMNS)
     }
 
+    /// The requests in planned order without what makes their prompts and bodies, which takes a fraction of the time: to
+    /// see what they ask for, and of whom.
+    pub fn outlines(&self) -> PlannedRequests {
+        self.requests_of(OUTLINE_COLUMNS).unpredicted()
+    }
+
     fn requests_of(&self, columns: &[&str]) -> PlannedRequests {
         PlannedRequests {
             rows: self.timeline.columns_in(self.first_row..self.end_row, columns),
@@ -148,6 +172,7 @@ impl Plan {
             stream_if_unknown: self.header.options.stream_if_unknown.unwrap_or(true),
             history: self.history(),
             cache: Some(PrefixCache::default()),
+            assign: None,
             prediction: Prediction::default(),
         }
     }
@@ -222,6 +247,7 @@ pub struct PlannedRequests {
     /// What fills the cache before the first of them; gone once it did.
     history: Option<HistoryRequests>,
     cache: Option<PrefixCache>,
+    assign: Option<Assign>,
     prediction: Prediction,
 }
 
@@ -232,6 +258,16 @@ impl PlannedRequests {
         self
     }
 
+    /// The same requests, each with its lane: predictions then keep the caches apart.
+    pub fn assigned(mut self, assign: Assign) -> Self {
+        self.assign(assign);
+        self
+    }
+
+    pub(crate) fn assign(&mut self, assign: Assign) {
+        self.assign = Some(assign);
+    }
+
     /// What the predictions so far rest on.
     pub fn prediction(&self) -> Prediction {
         self.prediction
@@ -240,7 +276,9 @@ impl PlannedRequests {
     fn next_request(&mut self) -> Result<Option<PlannedRequest>, WorkloadError> {
         if let (Some(history), Some(cache)) = (self.history.take(), &mut self.cache) {
             for request in history {
-                cache.visit(&request?.prompt.blocks);
+                let request = request?;
+                let lane = self.assign.as_mut().map(|assign| assign.of(&request)).unwrap_or_default();
+                cache.visit_of(lane.cache, &request.prompt.blocks);
             }
         }
         while self.left > 0 {
@@ -258,8 +296,8 @@ impl PlannedRequests {
         let copy = 0;
         let request_id = request_id(&self.timeline_digest, position, copy);
         let prompt = self.layout.prompt(request_id, planned.input_tokens, &row);
-        let predicted_cached_tokens = self.predict(position, &row, &prompt);
-        PlannedRequest {
+        let has_hashes = row.prefix_hashes.is_some();
+        let mut request = PlannedRequest {
             row: position,
             copy,
             request_id,
@@ -289,13 +327,20 @@ impl PlannedRequests {
             body: row.body,
             body_state: row.body_state,
             prompt,
-            predicted_cached_tokens,
+            predicted_cached_tokens: None,
+            lane: Lane::default(),
+        };
+        if let Some(assign) = &mut self.assign {
+            request.lane = assign.of(&request);
         }
+        request.predicted_cached_tokens =
+            if has_hashes { self.predict(position, request.lane.cache, &request.prompt) } else { None };
+        request
     }
 
-    fn predict(&mut self, position: u64, row: &RequestRow, prompt: &PromptSpec) -> Option<u32> {
-        let cache = self.cache.as_mut().filter(|_| row.prefix_hashes.is_some())?;
-        let cached_tokens = cache.visit(&prompt.blocks);
+    fn predict(&mut self, position: u64, number: u64, prompt: &PromptSpec) -> Option<u32> {
+        let cache = self.cache.as_mut()?;
+        let cached_tokens = cache.visit_of(number, &prompt.blocks);
         if cache.forgot() {
             self.prediction.forgets_from_row.get_or_insert(position);
         }

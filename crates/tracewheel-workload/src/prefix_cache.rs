@@ -36,10 +36,17 @@ impl PrefixCache {
     /// How many tokens of a prompt that begins with `blocks` are there already, and puts the prompt in. Hashes are
     /// chained, so these are the blocks before the first unknown one.
     pub fn visit(&mut self, blocks: &[BlockSpec]) -> u32 {
+        self.visit_of(0, blocks)
+    }
+
+    /// The same for a prompt that finds the cache of this number, which shares nothing with another: all of them are
+    /// remembered in the one room.
+    pub fn visit_of(&mut self, cache: u64, blocks: &[BlockSpec]) -> u32 {
+        let own = apart(cache);
         let mut hit = true;
         let mut cached_tokens = 0;
         for block in blocks {
-            match self.insert(block.hash) {
+            match self.insert(block.hash ^ own) {
                 Inserted::Known if hit => cached_tokens += block.tokens,
                 Inserted::Known => {}
                 Inserted::New | Inserted::Full => hit = false,
@@ -64,6 +71,11 @@ impl PrefixCache {
         }
         self.blocks.insert(hash)
     }
+}
+
+/// What keeps equal hashes apart in different caches; nothing in the cache of number 0.
+pub(crate) fn apart(cache: u64) -> u64 {
+    cache.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 #[cfg(test)]

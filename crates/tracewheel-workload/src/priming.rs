@@ -5,7 +5,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::block_set::{BlockSet, Inserted};
 use crate::history::HistoryRequests;
-use crate::{CacheMode, PlannedRequest, PlannedRequests, PromptSpec, WorkloadError, request_id};
+use crate::prefix_cache::apart;
+use crate::{Assign, CacheMode, PlannedRequest, PlannedRequests, PromptSpec, WorkloadError, request_id};
 
 /// Set in the `copy` of every priming request, so that it is never taken for the planned request of the same row.
 pub const PRIMING_COPY: u32 = 1 << 31;
@@ -21,7 +22,10 @@ const MAX_PROMPTS: usize = 1 << 22;
 /// `copy` (with [`PRIMING_COPY`]) and id, and `planned_ns` 0: when it is sent is the replay's to decide. Its prompt is
 /// that of the planned request and must be rendered under the run's nonce itself.
 #[derive(Debug)]
-pub struct PrimingRequests(Source);
+pub struct PrimingRequests {
+    source: Source,
+    assign: Option<Assign>,
+}
 
 #[derive(Debug)]
 enum Source {
@@ -33,11 +37,20 @@ impl PrimingRequests {
     pub(crate) fn new(requests: PlannedRequests, mode: CacheMode, timeline_digest: &str) -> Self {
         let seen = BlockSet::new(MAX_PROMPTS);
         let own = OwnPrompts { requests, mode, timeline_digest: timeline_digest.to_owned(), seen };
-        PrimingRequests(Source::Own(Box::new(own)))
+        PrimingRequests { source: Source::Own(Box::new(own)), assign: None }
     }
 
     pub(crate) fn of_history(history: HistoryRequests) -> Self {
-        PrimingRequests(Source::History(Box::new(history)))
+        PrimingRequests { source: Source::History(Box::new(history)), assign: None }
+    }
+
+    /// The same, each with its lane: a prompt that is wanted warm in several caches is sent to each.
+    pub fn assigned(mut self, assign: Assign) -> Self {
+        match &mut self.source {
+            Source::Own(own) => own.assign(assign),
+            Source::History(_) => self.assign = Some(assign),
+        }
+        self
     }
 }
 
@@ -45,9 +58,17 @@ impl Iterator for PrimingRequests {
     type Item = Result<PlannedRequest, WorkloadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
+        match &mut self.source {
             Source::Own(own) => own.next(),
-            Source::History(history) => history.next(),
+            Source::History(history) => {
+                let next = history.next()?;
+                Some(next.map(|mut request| {
+                    if let Some(assign) = &mut self.assign {
+                        request.lane = assign.of(&request);
+                    }
+                    request
+                }))
+            }
         }
     }
 }
@@ -62,6 +83,10 @@ struct OwnPrompts {
 }
 
 impl OwnPrompts {
+    fn assign(&mut self, assign: Assign) {
+        self.requests.assign(assign);
+    }
+
     fn priming(&self, planned: PlannedRequest) -> PlannedRequest {
         let copy = planned.copy | PRIMING_COPY;
         PlannedRequest {
@@ -92,7 +117,7 @@ impl Iterator for OwnPrompts {
                 Err(error) => return Some(Err(error)),
             };
             if self.mode.is_primed(planned.request_id)
-                && self.seen.insert(identity(&planned.prompt)) != Inserted::Known
+                && self.seen.insert(identity(&planned.prompt) ^ apart(planned.lane.cache)) != Inserted::Known
             {
                 return Some(Ok(self.priming(planned)));
             }

@@ -1,6 +1,7 @@
 //! One planned request.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -72,6 +73,38 @@ pub struct PlannedRequest {
     /// one: exactly, until the plan has had more distinct blocks than are remembered ([`Prediction`](crate::Prediction)
     /// says when), then at least. `None` where that cannot be known: no prefix hashes.
     pub predicted_cached_tokens: Option<u32>,
+    /// Where it goes, as an [`Assign`] says; the same for all without one.
+    pub lane: Lane,
+}
+
+/// Where a request goes. The numbers are the replay's to give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// By which way: of no meaning to the plan.
+    pub number: u32,
+    /// Which cache it finds there. Requests of different caches share no prefix, and predictions keep them apart.
+    pub cache: u64,
+}
+
+/// Says for each request of a plan, once and in the order of the plan, where it goes.
+pub struct Assign(Box<dyn FnMut(&PlannedRequest) -> Lane + Send>);
+
+impl Assign {
+    /// An assignment by `of`.
+    pub fn new(of: impl FnMut(&PlannedRequest) -> Lane + Send + 'static) -> Assign {
+        Assign(Box::new(of))
+    }
+
+    /// Where `request`, the next one, goes.
+    pub fn of(&mut self, request: &PlannedRequest) -> Lane {
+        (self.0)(request)
+    }
+}
+
+impl fmt::Debug for Assign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Assign")
+    }
 }
 
 /// The identity of a request: xxh3 over the timeline's digest (its text), the row and the copy (both little endian).

@@ -54,22 +54,28 @@ pub struct Places {
 const MAX_METHODS: usize = 64;
 
 impl Places {
-    fn take(&mut self, position: u64, row: &RequestRow) {
+    /// Counts a request of this row with what it says.
+    pub fn take(
+        &mut self,
+        position: u64,
+        (method, path): (Option<&str>, Option<&str>),
+        body_state: BodyState,
+    ) {
         let count = |into: &mut Option<(u64, u64)>| {
             let (first, count) = into.unwrap_or((position, 0));
             *into = Some((first, count + 1));
         };
-        if row.path.is_none() {
+        if path.is_none() {
             count(&mut self.without_path);
         }
-        let without_body = row.body_state != BodyState::Full;
-        match row.method.as_deref() {
+        let without_body = body_state != BodyState::Full;
+        match method {
             None if without_body => count(&mut self.without_method_and_body),
             Some("GET" | "HEAD" | "DELETE" | "OPTIONS") | None => {}
             Some(_) if without_body => count(&mut self.without_body),
             Some(_) => {}
         }
-        if let Some(method) = row.method.as_deref()
+        if let Some(method) = method
             && self.methods.len() < MAX_METHODS
             && !self.methods.contains(method)
         {
@@ -132,7 +138,8 @@ impl Surveyor {
         self.model(position, row);
         self.operation(position, row.operation);
         if self.free_form {
-            self.survey.places.take(position, row);
+            let place = (row.method.as_deref(), row.path.as_deref());
+            self.survey.places.take(position, place, row.body_state);
         }
         let survey = &mut self.survey;
         let mut sizes = [0; 8];

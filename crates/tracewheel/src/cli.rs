@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tracewheel_record::manifest::FidelityBounds;
 
-use crate::scenario::{Budget, HookEntry, Protocol, Retry};
+use crate::scenario::{Budget, HookEntry, Protocol, Retry, RouteEntry};
 use crate::time::parse_ns;
 
 pub(crate) use help::command;
@@ -255,6 +255,12 @@ pub(crate) struct ReplayArgs {
     /// The section `[protocol]` of the scenario.
     #[arg(skip)]
     pub(crate) protocol_section: Protocol,
+    /// The `[[routes]]` of the scenario.
+    #[arg(skip)]
+    pub(crate) routes: Vec<RouteEntry>,
+    /// The key of the timeline's ids, for routes that name tenants; the scenario says it.
+    #[arg(skip)]
+    pub(crate) id_key_file: Option<PathBuf>,
     /// Environment variable that holds the API key.
     #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
     pub(crate) api_key_env: Option<String>,

@@ -88,6 +88,12 @@ fn place(path: &Path) -> Option<PathBuf> {
     Some(folder.canonicalize().ok()?.join(path.file_name()?))
 }
 
+/// The file of trusted certificates that the variable of OpenSSL and its kin names. It is for all of a machine's programs,
+/// so it means nothing to a plain target.
+pub(crate) fn trusted_by_environment(https: bool) -> Option<PathBuf> {
+    std::env::var_os("SSL_CERT_FILE").filter(|path| https && !path.is_empty()).map(PathBuf::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ mod clients;
 mod hooks;
 mod protocol;
 mod retry;
+mod routes;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ pub(crate) use clients::{Budget, Sessions};
 pub(crate) use hooks::HookEntry;
 pub(crate) use protocol::Protocol;
 pub(crate) use retry::Retry;
+pub(crate) use routes::RouteEntry;
 
 /// The file that is taken when `--scenario` is not given.
 pub(crate) const DEFAULT_NAME: &str = "tracewheel.toml";
@@ -42,6 +44,7 @@ struct Scenario {
     timeline: Option<PathBuf>,
     runs: Option<PathBuf>,
     seed: Option<u64>,
+    id_key_file: Option<PathBuf>,
     #[serde(default)]
     target: Target,
     #[serde(default)]
@@ -64,6 +67,8 @@ struct Scenario {
     record: Record,
     #[serde(default)]
     fidelity: Fidelity,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<RouteEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     hooks: Vec<HookEntry>,
 }
@@ -238,8 +243,18 @@ pub(crate) fn complete(args: ReplayArgs) -> Result<(ReplayArgs, bool), Failure> 
             scenario.version
         )));
     }
-    checked(&scenario).map_err(|why| Failure::usage(format!("in the scenario {}: {why}", path.display())))?;
-    Ok((overlay(args, scenario, path.parent().unwrap_or(Path::new(""))), true))
+    let refused = |why| Failure::usage(format!("in the scenario {}: {why}", path.display()));
+    checked(&scenario).map_err(refused)?;
+    if let Some(flag) = routes::refused_flag(&args).filter(|_| !scenario.routes.is_empty()) {
+        return Err(Failure::usage(format!(
+            "{flag} is for one target, and the scenario {} sends requests by its [[routes]]: say it there, or name a scenario without \
+             routes by --scenario",
+            path.display()
+        )));
+    }
+    let mut args = overlay(args, scenario, path.parent().unwrap_or(Path::new("")));
+    args.routes = routes::resolved(&args).map_err(refused)?;
+    Ok((args, true))
 }
 
 /// Words that a flag would have been refused for.
@@ -318,6 +333,8 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         calibrate: args.calibrate || file.prompts.calibrate.unwrap_or(false),
         cache: args.cache.or(file.replay.cache),
         flush: args.flush,
+        routes: file.routes.into_iter().map(|route| route.beside(folder)).collect(),
+        id_key_file: file.id_key_file.map(beside),
         hooks: file.hooks,
         ignore_hook_failure: args.ignore_hook_failure || file.replay.ignore_hook_failure.unwrap_or(false),
         prime: args.prime.or(file.prime.look_back),
@@ -360,17 +377,14 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
         timeline: args.timeline.as_deref().map(absolute),
         runs: Some(absolute(args.output.as_deref().unwrap_or(Path::new(DEFAULT_RUNS)))),
         seed: Some(args.seed.unwrap_or(0)),
-        target: Target {
-            url: Some(redact::redact_url(&config.target)),
-            protocol: Some(config.provider.clone()),
-            model: args.model.clone(),
-            api_key_env: args.api_key_env.clone(),
-            api_key_file: args.api_key_file.as_deref().map(absolute),
-            ca_file: args.ca_file.as_deref().map(absolute),
-            tls_name: args.tls_name.clone(),
-            http: text(&args.http, "auto"),
+        // What tenants' names were hashed to stands in the routes.
+        id_key_file: None,
+        target: if args.routes.is_empty() { target(args, config) } else { Target::default() },
+        protocol: if args.routes.is_empty() {
+            args.protocol_section.with_engine(args.engine.as_ref())
+        } else {
+            Protocol::default()
         },
-        protocol: args.protocol_section.with_engine(args.engine.as_ref()),
         window: Window {
             from: args.from,
             to: args.to,
@@ -395,7 +409,10 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             timeout: Some(config.request_timeout_ns),
             drain: Some(config.stop_drain_ns),
             unknown_tokens: text(&args.unknown_tokens, "refuse"),
-            lengths: Some(if forces_length(config) { "exact" } else { "cap" }.to_owned()),
+            lengths: match args.routes.is_empty() {
+                true => Some(if forces_length(config) { "exact" } else { "cap" }.to_owned()),
+                false => args.lengths.clone(),
+            },
             connections: args.connections,
             connection_use: text(&args.connection_use, "reuse"),
             spare_connections: args.spare_connections,
@@ -418,9 +435,25 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
             part_bytes: Some(config.record.part_bytes),
         },
         fidelity: Fidelity::of(&config.fidelity),
+        routes: routes::published(args, config),
         hooks: args.hook_entries(),
     };
     toml::to_string(&scenario).ok()
+}
+
+/// The one target of a scenario without routes.
+fn target(args: &ReplayArgs, config: &ReplayConfig) -> Target {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Target {
+        url: Some(redact::redact_url(&config.target)),
+        protocol: Some(config.provider.clone()),
+        model: args.model.clone(),
+        api_key_env: args.api_key_env.clone(),
+        api_key_file: args.api_key_file.as_deref().map(absolute),
+        ca_file: args.ca_file.as_deref().map(absolute),
+        tls_name: args.tls_name.clone(),
+        http: Some(args.http.clone().unwrap_or_else(|| "auto".to_owned())),
+    }
 }
 
 /// Whether answers are forced to their recorded length, by what was said or by what engine and protocol can do.

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use tracewheel_replay::Secret;
+use tracewheel_replay::{ApiKey, Secret};
 
 use crate::exit::{Exit, Failure, Or};
 use crate::files;
@@ -15,21 +15,55 @@ use crate::files;
 /// # Errors
 /// Usage, when the variable is not set, the file cannot be read, or either is empty.
 pub(crate) fn api_key(variable: Option<&str>, file: Option<&Path>) -> Result<Option<Secret>, Failure> {
-    let (text, origin) = match (variable, file) {
-        (Some(name), _) => (variable_value(name)?, format!("the environment variable {name}")),
-        (None, Some(path)) => {
-            let text = files::small_text(path, "the API key file", files::KEY_BYTES)?;
-            (text, format!("the file {}", path.display()))
-        }
+    let origin = match (variable, file) {
+        (Some(name), _) => Origin::Variable(name.to_owned()),
+        (None, Some(path)) => Origin::File(path.to_owned()),
         (None, None) => return Ok(None),
     };
-    let key = text.trim();
-    if key.is_empty() || key.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
-        return Err(Failure::usage(format!(
-            "{origin} holds no usable API key: one line of visible ASCII is needed"
-        )));
+    Ok(Some(origin.key()?.secret))
+}
+
+/// Where an API key comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// An environment variable.
+    Variable(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl Origin {
+    /// How a manifest names it: a file by its last name, since its folder is nobody's business.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Origin::Variable(name) => format!("env:{name}"),
+            Origin::File(path) => {
+                let name = path.file_name().unwrap_or(path.as_os_str());
+                format!("file:{}", name.to_string_lossy())
+            }
+        }
     }
-    Ok(Some(Secret::new(key)))
+
+    /// The key that it holds.
+    ///
+    /// # Errors
+    /// Usage, when it is not there or holds no key.
+    pub(crate) fn key(&self) -> Result<ApiKey, Failure> {
+        let (text, origin) = match self {
+            Origin::Variable(name) => (variable_value(name)?, format!("the environment variable {name}")),
+            Origin::File(path) => {
+                let text = files::small_text(path, "the API key file", files::KEY_BYTES)?;
+                (text, format!("the file {}", path.display()))
+            }
+        };
+        let key = text.trim();
+        if key.is_empty() || key.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
+            return Err(Failure::usage(format!(
+                "{origin} holds no usable API key: one line of visible ASCII is needed"
+            )));
+        }
+        Ok(ApiKey { from: self.told(), secret: Secret::new(key) })
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the binary is the one place that reads the environment")]
@@ -53,7 +87,22 @@ pub(crate) fn hash_key(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
     {
         return make_key(&path);
     }
-    let key = files::small_bytes(&path, "the key file", files::KEY_BYTES)?;
+    read_hash_key(&path)
+}
+
+/// The same key, if there is one.
+///
+/// # Errors
+/// Usage, when the file is not there or unusable.
+pub(crate) fn existing_hash_key(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    match file {
+        Some(path) => read_hash_key(path),
+        None => read_hash_key(&user_key_file()?),
+    }
+}
+
+fn read_hash_key(path: &Path) -> Result<Vec<u8>, Failure> {
+    let key = files::small_bytes(path, "the key file", files::KEY_BYTES)?;
     if key.len() < 16 {
         return Err(Failure::usage(format!("the key file {} is shorter than 16 bytes", path.display())));
     }

@@ -36,6 +36,7 @@ table!(
         first_visible_ns: OptNum<Int64Type>,
         last_output_ns: OptNum<Int64Type>,
         end_ns: OptNum<Int64Type>,
+        sent_route: OptName,
         operation in strata: OptWord<Operation>,
         method in strata: OptName,
         path in strata: OptName,

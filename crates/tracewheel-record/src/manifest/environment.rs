@@ -29,6 +29,8 @@ pub struct TargetSection {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RouteSection {
+    /// Its name.
+    pub name: Option<String>,
     /// Which requests take it, as the scenario says it.
     pub matches: String,
     /// Base address, without user info, query and fragment.
@@ -37,8 +39,10 @@ pub struct RouteSection {
     pub provider: Option<String>,
     /// Model asked of the target.
     pub model: Option<String>,
-    /// Name of the environment variable or file that holds the key; never the key.
+    /// Names of the environment variables or files that hold its keys; never the keys.
     pub key_from: Option<String>,
+    /// Requests of the plan that take it.
+    pub requests: Option<u64>,
 }
 
 /// Where the generator ran, and how far away the target was.

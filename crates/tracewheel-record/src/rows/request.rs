@@ -59,6 +59,8 @@ pub struct RequestRecord {
     pub last_output_ns: Option<i64>,
     /// End of the attempt that counted.
     pub end_ns: Option<i64>,
+    /// The scenario's route that it took; `None` where the scenario has none, or where a killed run was closed.
+    pub sent_route: Option<Arc<str>>,
     /// What the request belongs to.
     pub strata: Strata,
 }
@@ -92,6 +94,7 @@ impl Default for RequestRecord {
             first_visible_ns: None,
             last_output_ns: None,
             end_ns: None,
+            sent_route: None,
             strata: Strata::default(),
         }
     }

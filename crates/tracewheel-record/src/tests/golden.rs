@@ -239,11 +239,13 @@ fn target() -> TargetSection {
         models_served: vec!["small-2026".to_owned()],
         system_fingerprints: vec!["fp_1".to_owned()],
         routes: vec![RouteSection {
+            name: text("small"),
             matches: "model = small".to_owned(),
             url: "http://127.0.0.1:8000/v1".to_owned(),
             provider: text("openai-chat"),
             model: text("small"),
             key_from: text("env:EXAMPLE_KEY"),
+            requests: Some(5),
         }],
     }
 }
@@ -443,6 +445,9 @@ fn the_golden_run_of_version_1_0_is_read_as_it_was_written() {
 /// Takes out what a manifest may hold since, and the golden one was written without.
 fn without_later_fields(manifest: &mut Manifest) {
     manifest.target.resolve_ns = None;
+    for route in &mut manifest.target.routes {
+        (route.name, route.requests) = (None, None);
+    }
     (manifest.prompts.tokenizer, manifest.prompts.calibration) = (None, None);
     manifest.policy.connections.spares = None;
     manifest.machine.scheduling_asked = None;

@@ -129,6 +129,7 @@ impl Dice {
             first_visible_ns: self.maybe(Self::i64),
             last_output_ns: self.maybe(Self::i64),
             end_ns: self.maybe(Self::i64),
+            sent_route: self.maybe(Self::text),
             strata: self.strata(),
         }
     }

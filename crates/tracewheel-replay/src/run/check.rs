@@ -1,82 +1,72 @@
 //! What can be refused before anything is sent.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+mod headers;
+mod route;
+mod target;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use tracewheel_clock::{Clock, RunClock};
-use tracewheel_protocol::{
-    OptionError, PROVIDERS, Place, ProtocolOptions, Provider, Settled, Template, carrier, provider,
-};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use tracewheel_clock::RunClock;
 use tracewheel_tokens::Vocabulary;
-use tracewheel_transport::{BodyBudget, Endpoint, ExchangeLimits, H2Options, TlsClient, TlsRoots};
+use tracewheel_transport::{BodyBudget, ExchangeLimits};
 use tracewheel_workload::{CacheMode, Plan};
 
-use crate::config::{ConnectionUse, Secret, SessionMode};
-use crate::hook::{self, HookAction, HookPoint, Stage};
+use crate::config::SessionMode;
+use crate::hook::{self, HookAction, HookPoint, HookTarget, Stage};
 use crate::machine;
 use crate::manifest::{self, Known};
 use crate::realtime::Cores;
-use crate::worker::{Head, Rules, Target};
+use crate::routing::Routing;
+use crate::worker::{Rules, Target};
 use crate::{ReplayConfig, ReplayError};
+
+use super::survey::Taken;
+pub(crate) use target::Destination;
 
 /// Everything that a run needs and that could have been wrong.
 pub(super) struct Checked {
-    pub(super) provider: &'static dyn Provider,
-    /// The protocol's options, whole.
-    pub(super) settled: Settled,
-    pub(super) endpoint: Endpoint,
-    pub(super) addresses: Vec<SocketAddr>,
-    /// How long the target's name took to resolve.
-    pub(super) resolve_ns: i64,
-    /// Where the trusted certificates came from, for an `https` target.
-    pub(super) roots: Option<String>,
+    /// By which way each request goes.
+    pub(super) routing: Arc<Routing>,
+    /// What each route takes.
+    pub(super) taken: Vec<Taken>,
     /// Where requests go.
     pub(super) targets: Arc<[Arc<Target>]>,
-    pub(super) head: Arc<Head>,
+    /// What is known of each target besides.
+    pub(super) destinations: Vec<Destination>,
     pub(super) rules: Arc<Rules>,
     pub(super) nonce: u64,
     pub(super) vocabulary: Option<Vocabulary>,
     pub(super) workers: u32,
     /// Which cores the run's threads are bound to.
     pub(super) cores: Option<Cores>,
-    /// Trusted certificates and the target's name in its own, for hooks.
-    hook_tls: (Option<PathBuf>, Option<String>),
-    /// The header of the target's key, for hooks.
-    hook_key: Option<(String, Secret)>,
+    /// What hooks act upon.
+    hook_targets: Vec<HookTarget>,
 }
 
 impl Checked {
     /// What hooks act upon.
     pub(super) fn hook_stage<'a>(
-        &self,
+        &'a self,
         clock: &Arc<RunClock>,
         stopped: &'a (dyn Fn() -> bool + Sync),
     ) -> Stage<'a> {
-        Stage {
-            way: hook::Way {
-                clock: Arc::clone(clock),
-                ca_file: self.hook_tls.0.clone(),
-                tls_name: self.hook_tls.1.clone(),
-            },
-            target: self.endpoint.url(),
-            key: self.hook_key.clone(),
-            stopped,
-        }
+        Stage { clock: Arc::clone(clock), targets: self.hook_targets.clone(), stopped }
+    }
+
+    /// The targets' base URLs in one line.
+    pub(super) fn told_targets(&self) -> String {
+        let urls: Vec<String> = self.destinations.iter().map(|one| one.endpoint.url()).collect();
+        urls.join(", ")
     }
 
     pub(super) fn known<'a>(&'a self, plan: &'a Plan, config: &'a ReplayConfig) -> Known<'a> {
         Known {
             plan,
             config,
-            provider: self.provider,
-            endpoint: &self.endpoint,
-            addresses: &self.addresses,
-            resolve_ns: self.resolve_ns,
-            tls: self.roots.as_deref().zip(self.targets[0].tls.as_ref()),
+            routing: &self.routing,
+            taken: &self.taken,
+            destinations: &self.destinations,
             nonce: self.nonce,
             vocabulary: self.vocabulary.as_ref(),
             workers: self.workers,
@@ -93,28 +83,9 @@ const MAX_WORKERS: u16 = 1024;
 
 /// Checks a configuration and resolves what it names.
 pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, ReplayError> {
-    let provider = provider(&config.provider).ok_or_else(|| {
-        let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name()).collect();
-        refuse("provider", format!("{:?} is not known: take one of {}", config.provider, names.join(", ")))
-    })?;
     numbers(config)?;
-    let settled = config
-        .protocol
-        .settle(provider)
-        .map_err(|OptionError { option, problem }| refuse(option, problem))?;
+    let routes = route::routes(config)?;
     let cores = Cores::of(&config.pin).map_err(|problem| refuse("pin", problem))?;
-    let endpoint = Endpoint::parse(&config.target).map_err(|source| ReplayError::Target { source })?;
-    endpoint
-        .uri(&provider.path(&Place { model: "m", stream: true, ..Place::default() }))
-        .map_err(|error| refuse("target", format!("{:?} has no usable path: {error}", config.target)))?;
-    operations(plan, provider)?;
-    if provider.knobs().free_form {
-        places(plan, &config.protocol)?;
-    }
-    let vocabulary = config.prompts.tokenizer.as_deref().map(Vocabulary::open).transpose();
-    let vocabulary = vocabulary.map_err(|source| ReplayError::Tokenizer { source })?;
-    let names_model =
-        !provider.knobs().free_form || settled.template.as_ref().is_some_and(Template::names_model);
     if plan.header().options.history.is_some() && config.cache != CacheMode::Natural {
         let problem = format!(
             "what lived before the window is sent ahead only in the cache mode natural, not {}: leave one of the two out",
@@ -122,136 +93,35 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         );
         return Err(refuse("prime", problem));
     }
-    if config.model.is_none()
-        && names_model
-        && let Some((row, count)) = plan.survey().without_model
-    {
-        let problem = format!("{count} requests (first: row {row}) have no recorded model: name one for all");
-        return Err(refuse("model", problem));
-    }
-    hooks(plan, config)?;
+    let vocabulary = config.prompts.tokenizer.as_deref().map(Vocabulary::open).transpose();
+    let vocabulary = vocabulary.map_err(|source| ReplayError::Tokenizer { source })?;
+    let taken = route::taken(plan, config, &routes)?;
+    let hook_targets = target::hook_targets(&routes, &taken);
+    hooks(plan, config, &hook_targets)?;
     let descriptors = machine::raise_descriptor_limit();
     enough_descriptors(descriptors, config)?;
-    let (tls, roots) = tls(&endpoint, config)?.unzip();
-    let clock = RunClock::start();
-    let before = clock.now();
-    let addresses = endpoint.resolve().map_err(|source| ReplayError::Target { source })?;
-    let resolve_ns = clock.now().since(before);
-    let target = Target {
-        url: endpoint.url(),
-        tls,
-        http: config.http.choice(),
-        h2: h2_options(config),
-        addr: reachable(&addresses, config.connect_timeout_ns),
-        host: endpoint.host_header(),
-    };
-    let head = Head { streamed: headers(provider, config, true)?, plain: headers(provider, config, false)? };
+    let destinations = target::destinations(config, &routes, &taken)?;
+    let targets: Arc<[Arc<Target>]> = destinations.iter().map(|one| Arc::clone(&one.target)).collect();
     let workers = workers(config);
     Ok(Checked {
         rules: Arc::new(rules(config, plan.header().options.seed, workers, descriptors)),
         nonce: config.nonce.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
-        targets: Arc::new([Arc::new(target)]),
-        head: Arc::new(head),
+        routing: route::bound(routes, &destinations),
+        taken,
+        targets,
+        destinations,
         vocabulary,
-        provider,
-        settled,
-        endpoint,
-        addresses,
-        resolve_ns,
-        roots,
         workers,
         cores,
-        hook_tls: (config.ca_file.clone(), config.tls_name.clone()),
-        hook_key: config.secret.as_ref().map(|secret| {
-            let (name, value) = provider.key_header(secret.expose());
-            (name.to_owned(), Secret::new(value))
-        }),
-    })
-}
-
-/// How HTTP/2 is used: where each request is to have a connection of its own, that carries one stream ever.
-fn h2_options(config: &ReplayConfig) -> H2Options {
-    match config.connection_use {
-        ConnectionUse::Reuse => {
-            H2Options { streams_per_connection: config.http2_streams, ..H2Options::default() }
-        }
-        ConnectionUse::PerRequest => H2Options { streams_per_connection: 1, exchanges_per_connection: 1 },
-    }
-}
-
-/// TLS for an `https` target, and where its trusted certificates came from.
-fn tls(endpoint: &Endpoint, config: &ReplayConfig) -> Result<Option<(TlsClient, String)>, ReplayError> {
-    if !endpoint.is_https() {
-        let unused = [("ca_file", config.ca_file.is_some()), ("tls_name", config.tls_name.is_some())];
-        return match unused.iter().find(|(_, given)| *given) {
-            Some((option, _)) => {
-                Err(refuse(option, format!("{} is not https: leave it out", endpoint.url())))
-            }
-            None => Ok(None),
-        };
-    }
-    let wrong = |source| ReplayError::Tls { source };
-    let roots = match &config.ca_file {
-        Some(path) => TlsRoots::from_file(path).map_err(wrong)?,
-        None => TlsRoots::system(),
-    };
-    let source = roots.source().to_owned();
-    let name = config.tls_name.as_deref().unwrap_or(endpoint.host());
-    let client = TlsClient::new(roots, name).map_err(wrong)?;
-    Ok(Some((client.with_alpn(config.http.choice().alpn()), source)))
-}
-
-/// Refuses free-form requests that nobody says enough about.
-fn places(plan: &Plan, options: &ProtocolOptions) -> Result<(), ReplayError> {
-    let places = &plan.survey().places;
-    let told = |(row, count): (u64, u64)| format!("{count} requests (first: row {row})");
-    if let Some(found) = places.without_path.filter(|_| options.path.is_none()) {
-        let problem = format!(
-            "{} have no recorded path: name one for them (`path = \"/v1/...\"` under [protocol])",
-            told(found)
-        );
-        return Err(refuse("path", problem));
-    }
-    if let Some(method) = places.methods.iter().find(|method| Method::from_bytes(method.as_bytes()).is_err())
-    {
-        return Err(refuse(
-            "method",
-            format!("{method:?} is recorded and is no HTTP method: correct the timeline"),
-        ));
-    }
-    let usually_without = matches!(options.method.as_deref(), Some("GET" | "HEAD" | "DELETE" | "OPTIONS"));
-    let unsaid = places.without_body.or(places.without_method_and_body.filter(|_| !usually_without));
-    if let Some(found) = unsaid.filter(|_| options.body.is_none()) {
-        let problem = format!(
-            "{} have no recorded body: give one for them (`body` under [protocol], with places such as {{{{prompt}}}}; `body = \"\"` sends none)",
-            told(found)
-        );
-        return Err(refuse("body", problem));
-    }
-    Ok(())
-}
-
-/// Refuses what neither the provider nor its companion for embeddings can carry.
-fn operations(plan: &Plan, provider: &'static dyn Provider) -> Result<(), ReplayError> {
-    let foreign = plan.survey().operations.iter().find(|found| carrier(provider, found.operation).is_none());
-    foreign.map_or(Ok(()), |found| {
-        let problem = format!(
-            "{} requests (first: row {}) are of the operation {}, which {} cannot carry: leave them out (`--leave-out {}`)",
-            found.requests,
-            found.first_row,
-            found.operation.as_str(),
-            provider.name(),
-            found.operation.as_str()
-        );
-        Err(refuse("operations", problem))
+        hook_targets,
     })
 }
 
 /// Refuses hooks that cannot act, and those that would undo what the run prepares.
-fn hooks(plan: &Plan, config: &ReplayConfig) -> Result<(), ReplayError> {
+fn hooks(plan: &Plan, config: &ReplayConfig, targets: &[HookTarget]) -> Result<(), ReplayError> {
     for hook in &config.hooks {
         let refuse = |problem: String| refuse("hooks", format!("{} {}: {problem}", hook.at, hook.name));
-        hook::check(hook).map_err(refuse)?;
+        hook::check(hook, targets).map_err(refuse)?;
         let flushes = matches!(hook.action, HookAction::Flush(_));
         if flushes && hook.at == HookPoint::BeforeMeasure && manifest::primes(plan, config.cache) {
             let problem =
@@ -262,7 +132,7 @@ fn hooks(plan: &Plan, config: &ReplayConfig) -> Result<(), ReplayError> {
     Ok(())
 }
 
-fn refuse(option: &'static str, problem: String) -> ReplayError {
+pub(super) fn refuse(option: &'static str, problem: String) -> ReplayError {
     ReplayError::Config { option, problem }
 }
 
@@ -359,47 +229,6 @@ fn enough_descriptors(limit: Option<u64>, config: &ReplayConfig) -> Result<(), R
 fn descriptor_room(limit: Option<u64>, workers: u32) -> usize {
     let room = limit.unwrap_or(u64::MAX).saturating_sub(OWN_DESCRIPTORS) / u64::from(workers);
     usize::try_from(room).unwrap_or(usize::MAX).max(1)
-}
-
-/// The headers that every request carries.
-fn headers(provider: &dyn Provider, config: &ReplayConfig, stream: bool) -> Result<HeaderMap, ReplayError> {
-    let mut map = HeaderMap::new();
-    map.insert(
-        header::USER_AGENT,
-        HeaderValue::from_static(concat!("tracewheel/", env!("CARGO_PKG_VERSION"))),
-    );
-    for (name, value) in provider.headers(stream) {
-        map.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-    }
-    for (name, value) in &config.headers {
-        let wrong = |what: &str| refuse("headers", format!("{name:?} {what}"));
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("is no header name"))?;
-        let of_key = HeaderName::from_static(provider.key_header("").0);
-        if [header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, of_key].contains(&name)
-        {
-            return Err(wrong("is set by tracewheel itself (a key comes from the environment or a file)"));
-        }
-        map.insert(
-            name,
-            HeaderValue::from_str(value).map_err(|_| wrong("has a value that no header can have"))?,
-        );
-    }
-    if let Some(secret) = &config.secret {
-        let (name, value) = provider.key_header(secret.expose());
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| refuse("secret", "the key holds bytes that no header can have".to_owned()))?;
-        value.set_sensitive(true);
-        map.insert(HeaderName::from_static(name), value);
-    }
-    Ok(map)
-}
-
-/// The first address that answers, else the first. A name with one address is not tried.
-fn reachable(addresses: &[SocketAddr], timeout_ns: i64) -> SocketAddr {
-    let timeout = Duration::from_nanos(timeout_ns.unsigned_abs());
-    let mut candidates = addresses.iter().filter(|_| addresses.len() > 1);
-    let answering = candidates.find(|addr| TcpStream::connect_timeout(addr, timeout).is_ok());
-    *answering.unwrap_or(&addresses[0])
 }
 
 #[cfg(test)]

@@ -307,13 +307,10 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     pub(super) fn prefetch(&self, inboxes: Vec<mpsc::Sender<ReadyRequest>>) -> Prefetch {
         Prefetch {
             renderer: Renderer::new(
-                self.checked.provider,
-                &self.checked.endpoint,
+                Arc::clone(&self.checked.routing),
                 self.config,
-                &self.checked.settled,
                 self.checked.nonce,
                 self.prompts(),
-                Arc::clone(&self.checked.head),
             ),
             inboxes,
             budget: Arc::clone(&self.budget),

@@ -168,6 +168,7 @@ impl Worker {
             attempt: flight.attempt,
             phase: flight.record.phase,
             provider: flight.provider,
+            answer: flight.answer,
             due_ns: flight.due_ns,
             released_ns: flight.released_ns.unwrap_or(flight.due_ns),
             in_flight: flight.in_flight_seen,

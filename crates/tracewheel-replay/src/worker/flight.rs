@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Uri};
-use tracewheel_protocol::Provider;
+use tracewheel_protocol::{AnswerForm, Provider};
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
 use tracewheel_transport::Body;
@@ -57,6 +57,7 @@ pub(super) struct Flight {
     /// Planned input and output tokens, for budgets.
     pub(super) tokens: u64,
     pub(super) stream: bool,
+    pub(super) answer: AnswerForm,
     /// Number of the present or coming attempt, from 1.
     pub(super) attempt: u16,
     /// Wait before the present attempt; `None` for the first.
@@ -112,6 +113,7 @@ impl Flight {
             think_ns: request.think_ns,
             tokens: request.tokens,
             stream: request.stream,
+            answer: request.answer,
             attempt: 1,
             last_delay_ns: None,
             stage: Stage::Unarmed,

@@ -23,9 +23,9 @@ use crate::cli::ReplayArgs;
 use crate::command::{bounds, inputs, recover};
 use crate::exit::{Exit, Failure, Or};
 use crate::output::Output;
-use crate::scenario::{Budget, HookEntry, Retry, Sessions};
+use crate::scenario::{Budget, HookEntry, Retry, RouteEntry, Sessions};
 use crate::waiting::while_showing;
-use crate::{scenario, secret, signals, time};
+use crate::{files, scenario, secret, signals, time};
 
 use document::ReplayDocument;
 
@@ -307,17 +307,19 @@ fn config(args: &ReplayArgs, timeline: &Path) -> Result<ReplayConfig, Failure> {
         ))
     };
     let mut config = ReplayConfig {
-        target: args.target.clone().ok_or_else(|| missing("target", "http://127.0.0.1:8000"))?,
-        ca_file: ca_file(args),
-        tls_name: args.tls_name.clone(),
-        provider: args.protocol.clone().ok_or_else(|| missing("protocol", "openai-chat"))?,
-        model: args.model.clone(),
         closed_loop: args.closed_loop,
         owner: args.owner.clone(),
-        secret: secret::api_key(args.api_key_env.as_deref(), args.api_key_file.as_deref())?,
         nonce: Some(secret::nonce()?),
+        routes: args.routes.iter().map(RouteEntry::route).collect::<Result<_, _>>()?,
         ..ReplayConfig::default()
     };
+    if config.routes.is_empty() {
+        config.target = args.target.clone().ok_or_else(|| missing("target", "http://127.0.0.1:8000"))?;
+        config.provider = args.protocol.clone().ok_or_else(|| missing("protocol", "openai-chat"))?;
+        (config.ca_file, config.tls_name) = (ca_file(args), args.tls_name.clone());
+        config.model.clone_from(&args.model);
+        config.secret = secret::api_key(args.api_key_env.as_deref(), args.api_key_file.as_deref())?;
+    }
     if let Some(stem) = timeline.file_stem() {
         config.run_name = stem.to_string_lossy().into_owned();
     }
@@ -394,13 +396,10 @@ fn clients(args: &ReplayArgs, config: &mut ReplayConfig) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The file of trusted certificates: named, else by the variable that OpenSSL and its kin read. The variable is for
-/// all of a machine's programs, so it means nothing to a plain target.
+/// The file of trusted certificates: named, else by the variable that OpenSSL and its kin read.
 fn ca_file(args: &ReplayArgs) -> Option<PathBuf> {
     let https = args.target.as_deref().is_some_and(|target| target.trim_start().starts_with("https:"));
-    args.ca_file.clone().or_else(|| {
-        std::env::var_os("SSL_CERT_FILE").filter(|path| https && !path.is_empty()).map(PathBuf::from)
-    })
+    args.ca_file.clone().or_else(|| files::trusted_by_environment(https))
 }
 
 /// What of the window is not sent, or not measured.
@@ -517,8 +516,9 @@ fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {
             .unwrap_or("refuse")
             .parse()
             .or_exit_with(Exit::Usage, || "--unknown-tokens".to_owned())?,
-        model: args.model.clone(),
-        free_form: args.protocol.as_deref() == Some("http"),
+        // Routes are told apart by the recorded model, and say which is asked for.
+        model: args.model.clone().filter(|_| args.routes.is_empty()),
+        free_form: args.routes.is_empty() && args.protocol.as_deref() == Some("http"),
         thin,
         warmup: args.warmup.map(|length_ns| Warmup { length_ns, before_window: args.warmup_before }),
         leave_out,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tracewheel_replay::{
     CallHeaders, CommandCall, Expect, Flush, FlushEngine, HOOK_TIMEOUT_NS, HOOK_WAIT_NS, Hook, HookAction,
-    HookPoint, HttpCall, Secret,
+    HookPoint, HttpCall,
 };
 
+use super::protocol::secret_headers;
 use super::{duration_ns, duration_text};
 use crate::exit::Failure;
 
@@ -169,13 +170,9 @@ impl HookEntry {
     }
 
     fn headers(&self) -> Result<CallHeaders, String> {
-        let secret = self.headers_env.iter().map(|(header, variable)| match std::env::var_os(variable) {
-            Some(value) => Ok((header.clone(), Secret::new(value.to_string_lossy().into_owned()))),
-            None => Err(format!("the environment variable {variable} of the header {header} is not set")),
-        });
         Ok(CallHeaders {
             plain: self.headers.clone().into_iter().collect(),
-            secret: secret.collect::<Result<_, _>>()?,
+            secret: secret_headers(&self.headers_env)?,
         })
     }
 }

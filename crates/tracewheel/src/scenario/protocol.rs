@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tracewheel_replay::{AnswerForm, Engine, LimitField, ProtocolOptions, TokenDetail};
+use tracewheel_replay::{AnswerForm, Engine, LimitField, ProtocolOptions, Secret, TokenDetail};
 
 use crate::choice::choice;
 
@@ -12,16 +12,16 @@ use crate::choice::choice;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Protocol {
     pub(super) engine: Option<String>,
-    limit_field: Option<LimitField>,
-    token_detail: Option<TokenDetail>,
-    api_version: Option<String>,
-    prompt_ids: Option<bool>,
-    answer: Option<AnswerForm>,
-    method: Option<String>,
-    path: Option<String>,
-    body: Option<String>,
+    pub(super) limit_field: Option<LimitField>,
+    pub(super) token_detail: Option<TokenDetail>,
+    pub(super) api_version: Option<String>,
+    pub(super) prompt_ids: Option<bool>,
+    pub(super) answer: Option<AnswerForm>,
+    pub(super) method: Option<String>,
+    pub(super) path: Option<String>,
+    pub(super) body: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    headers: BTreeMap<String, String>,
+    pub(super) headers: BTreeMap<String, String>,
 }
 
 impl Protocol {
@@ -41,6 +41,24 @@ impl Protocol {
     /// The section with the engine that a flag named.
     pub(crate) fn with_engine(&self, engine: Option<&String>) -> Protocol {
         Protocol { engine: engine.cloned(), ..self.clone() }
+    }
+
+    /// This section, and what it leaves open as `other` has it; headers of both.
+    pub(super) fn over(self, other: &Protocol) -> Protocol {
+        let mut headers = other.headers.clone();
+        headers.extend(self.headers);
+        Protocol {
+            engine: self.engine.or_else(|| other.engine.clone()),
+            limit_field: self.limit_field.or(other.limit_field),
+            token_detail: self.token_detail.or(other.token_detail),
+            api_version: self.api_version.or_else(|| other.api_version.clone()),
+            prompt_ids: self.prompt_ids.or(other.prompt_ids),
+            answer: self.answer.or(other.answer),
+            method: self.method.or_else(|| other.method.clone()),
+            path: self.path.or_else(|| other.path.clone()),
+            body: self.body.or_else(|| other.body.clone()),
+            headers,
+        }
     }
 
     /// As the replay takes it. `lengths`: what the recorded lengths are to do, where that was said.
@@ -63,6 +81,20 @@ impl Protocol {
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         self.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
+}
+
+/// Headers with the values of these environment variables.
+///
+/// # Errors
+/// A variable that is not set.
+pub(super) fn secret_headers(
+    by_variable: &BTreeMap<String, String>,
+) -> Result<Vec<(String, Secret)>, String> {
+    let headers = by_variable.iter().map(|(header, variable)| match std::env::var_os(variable) {
+        Some(value) => Ok((header.clone(), Secret::new(value.to_string_lossy().into_owned()))),
+        None => Err(format!("the environment variable {variable} of the header {header} is not set")),
+    });
+    headers.collect()
 }
 
 #[cfg(test)]
