@@ -151,6 +151,33 @@ fn the_first_route_that_takes_a_request_says_where_it_goes_for_which_model_with_
 }
 
 #[test]
+fn requests_reach_the_server_of_their_route_on_one_schedule() {
+    let (big, small) = (answering(), answering());
+    let offsets: Vec<i64> = (0..30).map(|number| number * 2 * MS).collect();
+    let bench = Bench::new(&offsets, |number, row| {
+        row.model = Some(["big", "small", "small"][number % 3].into());
+    });
+    let finished = bench.run(&ReplayConfig {
+        workers: Some(2),
+        ..table(vec![
+            Route { takes: models(&["big"]), ..route("big", big.url()) },
+            route("small", small.url()),
+        ])
+    });
+    assert_eq!(finished.report.counts.ok, 30);
+    for row in 0..30 {
+        let (own, other) = if row % 3 == 0 { (&big, &small) } else { (&small, &big) };
+        assert_eq!(heard_of(&finished, &bench, own, row).len(), 1, "row {row}");
+        assert!(heard_of(&finished, &bench, other, row).is_empty(), "row {row}");
+        let heard = &heard_of(&finished, &bench, own, row)[0];
+        assert_eq!(heard.header("host"), Some(own.addr.to_string().as_str()), "row {row}");
+    }
+    let target = &finished.run.manifest().target;
+    assert_eq!(target.url, big.url());
+    assert_eq!(target.resolved_addresses, [big.addr.to_string(), small.addr.to_string()]);
+}
+
+#[test]
 fn a_session_keeps_its_key_also_when_it_tries_again_and_others_take_the_keys_in_turn() {
     let server = Server::start(|heard| match heard.nth {
         1 if heard.body.len().is_multiple_of(2) => Reply::Status(503, "", "{}"),

@@ -520,7 +520,8 @@ mod tests {
             let text = std::fs::read_to_string(&path).unwrap();
             let args =
                 completed(&text, ReplayArgs::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(args.target.is_some() && args.protocol.is_some(), "{name}");
+            let says_where = args.target.is_some() && args.protocol.is_some();
+            assert!(says_where || !args.routes.is_empty(), "{name}");
             assert!(
                 text.starts_with("# Shows: ") || name == DEFAULT_NAME,
                 "{name} does not say what it shows"
@@ -595,6 +596,7 @@ mod tests {
             target: "http://127.0.0.1:8000".to_owned(),
             request_timeout_ns: 1_500_000_000,
             retry: tracewheel_replay::RetryPolicy::openai_sdk(),
+            routes: args.routes.iter().map(|entry| entry.route().ok().unwrap()).collect(),
             ..ReplayConfig::default()
         };
         let first = resolved(&args, &config).unwrap();
@@ -606,5 +608,29 @@ mod tests {
         let again = completed(&first, ReplayArgs::default()).unwrap();
         assert_eq!(resolved(&again, &config).unwrap(), first);
         assert_eq!(timeline_of(&first), args.timeline.map(|path| std::path::absolute(path).unwrap()));
+    }
+
+    #[test]
+    fn the_resolved_scenario_of_routes_read_back_resolves_to_itself() {
+        let text = "version = 1\n[target]\nurl = \"http://one\"\nprotocol = \"openai-chat\"\n\
+            [protocol]\nengine = \"vllm\"\n[[routes]]\nname = \"small\"\nmodels = [\"s*\"]\ntenant_hashes = [7]\n\
+            headers = { x-a = \"b\" }\n[[routes]]\nurl = \"http://two\"\nprotocol = \"http\"\nbody = \"{}\"\n\
+            [[hooks]]\npreset = \"vllm\"\n";
+        let resolved_by = |text: &str| {
+            let args = completed(text, ReplayArgs::default()).unwrap();
+            let routes = args.routes.iter().map(|entry| entry.route().ok().unwrap()).collect();
+            resolved(&args, &ReplayConfig { routes, ..ReplayConfig::default() }).unwrap()
+        };
+        let first = resolved_by(text);
+        for line in [
+            "name = \"small\"",
+            "name = \"2\"",
+            "url = \"http://one\"",
+            "lengths = \"exact\"",
+            "lengths = \"cap\"",
+        ] {
+            assert!(first.contains(line), "{line}: {first}");
+        }
+        assert_eq!(resolved_by(&first), first);
     }
 }

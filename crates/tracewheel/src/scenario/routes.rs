@@ -318,3 +318,6 @@ impl RouteEntry {
 pub(super) fn published(args: &ReplayArgs, config: &ReplayConfig) -> Vec<RouteEntry> {
     args.routes.iter().zip(&config.routes).map(|(entry, route)| entry.published(route)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,9 @@ pub(super) fn routes(config: &ReplayConfig) -> Result<Vec<SoundRoute>, ReplayErr
 }
 
 fn sound(route: Route) -> Result<SoundRoute, ReplayError> {
+    if route.name.is_empty() {
+        Endpoint::parse(&route.target).map_err(|source| ReplayError::Target { source })?;
+    }
     match parts(&route) {
         Ok((endpoint, provider, settled, heads)) => {
             Ok(SoundRoute { route, endpoint, provider, settled, heads })
