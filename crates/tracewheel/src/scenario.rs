@@ -590,7 +590,7 @@ mod tests {
     #[test]
     fn the_resolved_scenario_read_back_resolves_to_itself() {
         let text = include_str!("../../../examples/tracewheel.toml").replace("\n# ", "\n");
-        let text = text.replace("Every key", "# Every key").replace("api_key_file", "# api_key_file");
+        let text = text.replace("Every key", "# Every key").replace("api_key_", "# api_key_");
         let args = completed(&text, ReplayArgs::default()).unwrap();
         let config = ReplayConfig {
             target: "http://127.0.0.1:8000".to_owned(),

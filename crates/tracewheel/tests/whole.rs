@@ -52,6 +52,8 @@ mod misuse;
 mod pki;
 #[path = "whole/prompts.rs"]
 mod prompts;
+#[path = "whole/routes.rs"]
+mod routes;
 #[path = "whole/scheduling.rs"]
 mod scheduling;
 #[path = "whole/secrets.rs"]
