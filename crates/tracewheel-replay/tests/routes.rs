@@ -13,7 +13,8 @@ use bench::{Bench, Finished, MS};
 use server::{Heard, Reply, Server};
 use tracewheel_replay::{
     ApiKey, CacheMode, CallHeaders, Criteria, Engine, Flush, FlushEngine, Hook, HookAction, HookPoint,
-    Pattern, ProtocolOptions, ReplayConfig, ReplayError, RetryPolicy, Route, Secret, StopSignal,
+    Pattern, PromptOptions, ProtocolOptions, ReplayConfig, ReplayError, RetryPolicy, Route, Secret,
+    StopSignal,
 };
 use tracewheel_timeline::{BodyState, Operation, RequestRow};
 
@@ -290,6 +291,9 @@ fn each_route_is_checked_against_what_it_takes_and_the_refusal_names_it() {
         },
     );
     assert!(told.contains("--leave-out embeddings") && told.contains("by a route of their own"), "{told}");
+    let prompts = PromptOptions { calibrate: true, ..PromptOptions::default() };
+    let told = refused(&bench, &ReplayConfig { prompts, ..of(&|_| {}) });
+    assert!(told.contains("calibrate: 2 routes take requests"), "{told}");
 }
 
 /// A prompt of one block that all share, and a little of its own.

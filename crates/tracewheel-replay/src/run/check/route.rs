@@ -118,6 +118,13 @@ pub(super) fn taken(
     let of_history = config.cache == CacheMode::Natural && crate::manifest::primes(plan, config.cache);
     let criteria: Vec<_> = routes.iter().map(|route| &route.route.takes).collect();
     let taken = survey::taken(plan, config, &criteria, of_history)?;
+    let used = taken.iter().filter(|taken| taken.anything()).count();
+    if config.prompts.calibrate && used > 1 {
+        let problem = format!(
+            "{used} routes take requests, and each target may count otherwise: leave it out, or replay one of them at a time"
+        );
+        return Err(refuse("calibrate", problem));
+    }
     for (sound, taken) in routes.iter().zip(&taken) {
         let table = !config.routes.is_empty();
         carries(sound, taken, table).map_err(|error| error.of(&sound.route))?;
