@@ -436,6 +436,26 @@ def summary(tables, options, told):
                   at_rank(list(e2e ORDER BY e2e) FILTER (ok AND e2e IS NOT NULL), 95)
            FROM class GROUP BY operation, streamed ORDER BY operation, streamed DESC"""
     )
+    columns = [row[0] for row in tables.rows("DESCRIBE run_request")]
+    # A run that was written before there were routes has no such column.
+    routes = "sent_route" in columns and tables.rows(
+        """WITH class AS (
+               SELECT r.sent_route AS route, q.status = 'ok' AS ok, q.first_ns - q.start_ns AS ttft, q.last_ns - q.start_ns AS e2e,
+                      q.status = 'ok' AND q.cached_tokens IS NOT NULL AND q.input_tokens IS NOT NULL AS tells,
+                      q.cached_tokens AS cached, q.input_tokens AS input
+               FROM request q JOIN run_request r USING (row, copy) WHERE q.side = 'replay'
+           )
+           SELECT route, count(*), count(*) FILTER (ok),
+                  at_rank(list(ttft ORDER BY ttft) FILTER (ok AND ttft IS NOT NULL), 50),
+                  at_rank(list(ttft ORDER BY ttft) FILTER (ok AND ttft IS NOT NULL), 95),
+                  at_rank(list(e2e ORDER BY e2e) FILTER (ok AND e2e IS NOT NULL), 50),
+                  at_rank(list(e2e ORDER BY e2e) FILTER (ok AND e2e IS NOT NULL), 95),
+                  sum(cached) FILTER (tells)::BIGINT / nullif(sum(input) FILTER (tells)::BIGINT, 0)
+           FROM class GROUP BY route ORDER BY route NULLS LAST"""
+    ) or []
+    if all(row[0] is None for row in routes):
+        routes = []
+    route_keys = ("route", "requests", "ok", "ttft_p50_ns", "ttft_p95_ns", "e2e_p50_ns", "e2e_p95_ns", "cached_share")
     class_keys = ("operation", "streamed", "requests", "ok", "e2e_p50_ns", "e2e_p95_ns")
     return {
         "schema": "1.0",
@@ -446,6 +466,7 @@ def summary(tables, options, told):
         "fidelity": fidelity,
         "metrics": summary_metrics(samples),
         "operations": [dict(zip(class_keys, row)) for row in classes],
+        "routes": [dict(zip(route_keys, row)) for row in routes],
         "cache": cache(samples, {}),
         "warnings": [{"code": code, "text": text if isinstance(text, str) else Prose(text)} for code, text in notes],
     }

@@ -348,6 +348,9 @@ fn replayed(
     (record.planned_ns, record.due_ns) = (planned * MS, planned * MS);
     record.backoff_ns = (at - due) * MS;
     record.strata.stream = logged.stream;
+    // By three routes; what a crash took is unknown.
+    record.sent_route =
+        ["chat-large", "chat-small", "embeddings"].get(record.row as usize % 4).map(|name| (*name).into());
     record.phase = if due < 1000 { Phase::Warmup } else { Phase::Measure };
     if record.row % 9 == 4 {
         // A turn that was due only when the one before had ended.

@@ -1,5 +1,7 @@
 //! What a single run says: the summary at the end of a replay, and the inspection of a run.
 
+mod routes;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ use crate::quantile::{QUANTILE_METHOD, nearest_rank};
 use crate::side::observed::{FirstStamp, Observed};
 use crate::side::{self, Side};
 use crate::{cache, warnings};
+
+pub use routes::RouteClass;
 
 /// Version of the summary's JSON: a minor version only adds keys.
 pub const SUMMARY_VERSION: &str = "1.0";
@@ -61,6 +65,9 @@ pub struct ReplaySummary {
     /// Measured requests by what they asked for and in which manner.
     #[serde(default)]
     pub operations: Vec<OperationClass>,
+    /// Measured requests by the route of the scenario that they took; empty where it has none.
+    #[serde(default)]
+    pub routes: Vec<RouteClass>,
     /// Latency by cached share of the prompt.
     pub cache: CacheReport,
     /// What should be known before a number is trusted.
@@ -197,6 +204,7 @@ fn of_side(run: &Run, side: Side<'_>, level: f64) -> Result<ReplaySummary> {
         fidelity: side.fidelity.clone().unwrap_or_default(),
         metrics,
         operations: operation_classes(&side.roster.requests),
+        routes: routes::route_classes(&side.roster.requests),
         cache,
         warnings: warnings::of_run(run.manifest(), &side),
         run: side.report,

@@ -7,7 +7,7 @@ use tracewheel_analysis::summary::MetricSummary;
 use crate::side;
 use crate::style::Style;
 use crate::table::{paragraph, table, title};
-use crate::units::{count, duration_or_nothing, estimate, quantile};
+use crate::units::{NOTHING, count, duration_or_nothing, estimate, quantile, share};
 
 /// Counts, latencies, precision of sending, rates and warnings of one run.
 pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
@@ -22,6 +22,7 @@ pub fn summary_text(summary: &ReplaySummary, style: Style) -> String {
         text += &side::prompts(&sides, style);
         text += &latencies(summary, style);
         text += &operations(summary, style);
+        text += &routes(summary, style);
         text += &side::cached(&sides, style);
         text += &side::cache(&summary.cache, None, style);
         text += &side::streams(&sides, style);
@@ -66,6 +67,27 @@ fn operations(summary: &ReplaySummary, style: Style) -> String {
     });
     let header = ["operation", "answer", "requests", "ok", "e2e p50", "e2e p95"];
     title("Operations", style) + &table(&header, "llrrrr", rows.collect(), style)
+}
+
+/// Each route of the scenario, where it has several: targets and models apart.
+fn routes(summary: &ReplaySummary, style: Style) -> String {
+    if summary.routes.len() < 2 {
+        return String::new();
+    }
+    let rows = summary.routes.iter().map(|class| {
+        vec![
+            class.route.clone().unwrap_or_else(|| NOTHING.to_owned()),
+            count(class.requests),
+            count(class.ok),
+            duration_or_nothing(class.ttft_p50_ns),
+            duration_or_nothing(class.ttft_p95_ns),
+            duration_or_nothing(class.e2e_p50_ns),
+            duration_or_nothing(class.e2e_p95_ns),
+            share(class.cached_share),
+        ]
+    });
+    let header = ["route", "requests", "ok", "ttft p50", "ttft p95", "e2e p50", "e2e p95", "cached"];
+    title("Routes", style) + &table(&header, "lrrrrrrr", rows.collect(), style)
 }
 
 /// TTFV stands for the user only: it seldom differs from TTFT.

@@ -1,6 +1,7 @@
 //! A request of one side as plain numbers.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tracewheel_timeline::vocab::{Operation, RequestStatus, TtftKind};
 
@@ -42,6 +43,8 @@ pub(crate) struct Observed {
     pub(crate) status: Ended,
     /// What was asked for; a run's only.
     pub(crate) operation: Option<Operation>,
+    /// The scenario's route that it took; a run's only.
+    pub(crate) sent_route: Option<Arc<str>>,
     /// The answer was asked for as a stream of output; a run's only.
     pub(crate) streamed: bool,
     /// Due time of attempt 1, or the first logged attempt's arrival.

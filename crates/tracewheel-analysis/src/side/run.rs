@@ -196,6 +196,7 @@ fn observed(record: &RequestRecord) -> Observed {
         order_ns: record.planned_ns,
         status: Ended(record.status),
         operation: record.strata.operation,
+        sent_route: record.sent_route.clone(),
         streamed: is_streamed(record),
         start_ns: record.due_ns,
         end_ns: record.end_ns,

@@ -142,11 +142,17 @@ fn a_mixed_log_goes_to_three_endpoints_by_its_routes_and_the_run_says_by_which()
         }
         *taken.entry(route).or_default() += 1;
     }
+    let summed = report["routes"].as_array().unwrap().iter();
+    let summed: BTreeMap<&str, u64> =
+        summed.map(|class| (class["route"].as_str().unwrap(), class["ok"].as_u64().unwrap())).collect();
+    assert_eq!(summed, taken);
     let manifest = run.manifest();
     let told: BTreeMap<&str, u64> =
         manifest.target.routes.iter().map(|r| (r.name.as_deref().unwrap(), r.requests.unwrap())).collect();
     assert_eq!(told, taken);
     assert_eq!(manifest.target.routes[1].key_from.as_deref(), Some("env:BIG_1, env:BIG_2"));
+    let shown = place.expect(0, &["inspect", report["run_dir"].as_str().unwrap()]);
+    assert!(shown.contains("\nRoutes\nroute ") && shown.contains("\nembeddings "), "{shown}");
     // What the manifest holds is a scenario again, and names neither a key nor a tenant.
     let resolved = manifest.scenario.text.clone().unwrap();
     assert!(!resolved.contains("\"acme\"]") && !resolved.contains("sk-"), "{resolved}");
