@@ -153,7 +153,7 @@ impl Default for ReplayConfig {
             look_ahead: LookAhead::default(),
             recorder_queue: RecorderQueue::default(),
             record: RecordOptions::default(),
-            max_response_bytes: 8 << 20,
+            max_response_bytes: 64 << 20,
             max_held_bytes: 256 << 20,
             warm_connections: None,
             max_connections: None,

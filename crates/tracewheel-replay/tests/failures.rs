@@ -407,6 +407,29 @@ fn the_drain_limit_interrupts_what_hangs() {
 }
 
 #[test]
+fn an_answer_of_forty_thousand_tokens_is_whole() {
+    // As a reasoning model streams it: 300 bytes around each token.
+    let filler = "x".repeat(200);
+    let chunk = |finish: &str| {
+        format!(
+            "data: {{\"id\":\"{filler}\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let body = chunk("null").repeat(39_999) + &chunk("\"length\"") + "data: [DONE]\n\n";
+    assert!(body.len() > 12 << 20);
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer: &'static [u8] = Box::leak(answer.into_bytes().into_boxed_slice());
+    let server = Server::start(move |_| Reply::Bytes(answer));
+    let finished = Bench::even(1, MS).run(&config(&server));
+    assert_eq!(finished.request(0).status, RequestStatus::Ok, "{:?}", finished.request(0).reason);
+    let outputs = finished.attempts[0].events.iter().filter(|event| event.kind == EventKind::Text);
+    assert_eq!(outputs.count(), 40_000);
+}
+
+#[test]
 fn an_answer_above_the_limit_fails_its_request_and_keeps_no_more_than_the_limit() {
     let server = Server::start(|_| Reply::Stream { chunks: 500, gap_us: 0 });
     let finished = Bench::even(3, MS).run(&ReplayConfig { max_response_bytes: 1_000, ..config(&server) });
