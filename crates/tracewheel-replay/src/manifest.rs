@@ -269,6 +269,13 @@ impl Known<'_> {
         }
         if let Some(history) = self.plan.header().history {
             warnings.extend(history_warnings(&history));
+            if self.destinations.len() > 1 && history.requests > 0 {
+                warnings.push(
+                    "prime: the rows before the window are taken to have shared one cache: a prefix that several routes used is sent \
+                     ahead to the one that used it last"
+                        .to_owned(),
+                );
+            }
         }
         if self.survey().recorded_bodies > 0 && self.config.cache != CacheMode::Natural {
             warnings

@@ -17,6 +17,7 @@ use tracewheel_replay::{
     StopSignal,
 };
 use tracewheel_timeline::{BodyState, Operation, RequestRow};
+use tracewheel_workload::{History, PlanOptions, Window};
 
 fn answering() -> Server {
     Server::start(|heard| match heard.head.contains("/embeddings") {
@@ -342,6 +343,33 @@ fn a_prompt_that_two_routes_want_warm_is_sent_ahead_to_each() {
     let primes =
         server.heard().into_iter().take(2).map(|heard| heard.head.contains(" /a/")).collect::<BTreeSet<_>>();
     assert_eq!(primes.len(), 2, "one of them went by either route");
+}
+
+#[test]
+fn what_lived_before_the_window_goes_ahead_by_the_same_routes_and_is_refused_where_none_takes_it() {
+    let server = answering();
+    let bench = Bench::new(&[0, MS, 10 * MS, 11 * MS], |number, row| {
+        shared_prefix(number, row);
+        row.model = Some(["old", "new", "new", "new"][number].into());
+    });
+    let window = Some(Window { from_ns: 10 * MS, to_ns: None });
+    let bench =
+        bench.planned(PlanOptions { window, history: Some(History::default()), ..PlanOptions::default() });
+    let new = Route { takes: models(&["new"]), ..route("new", format!("{}/new", server.url())) };
+    let told = refused(&bench, &table(vec![new.clone()]));
+    assert!(
+        told.contains("no route takes 1 requests (1 chat of the model \"old\"); the first is row 0"),
+        "{told}"
+    );
+    assert!(server.heard().is_empty());
+    let finished = bench.run(&table(vec![new, route("rest", format!("{}/rest", server.url()))]));
+    assert_eq!((finished.report.primed, finished.report.counts.ok), (2, 2));
+    let heard = server.heard();
+    let of_rest: Vec<_> = heard.iter().filter(|heard| heard.head.contains(" /rest/")).collect();
+    assert!(of_rest.len() == 1 && asked_model(of_rest[0]) == "old", "{of_rest:?}");
+    let routes = &finished.run.manifest().target.routes;
+    assert_eq!((routes[0].requests, routes[1].requests), (Some(2), Some(0)));
+    assert!(!finished.run.manifest().warnings.iter().any(|told| told.contains("takes no request")));
 }
 
 #[test]

@@ -10,6 +10,8 @@ use tracewheel_replay::{
     AnswerForm, Criteria, HttpVersion, LimitField, Pattern, ReplayConfig, Route, TokenDetail, provider,
 };
 
+use tracewheel_timeline::vocab::Operation;
+
 use super::Protocol;
 use super::protocol::secret_headers;
 use crate::choice::choice;
@@ -296,11 +298,12 @@ impl RouteEntry {
 
     fn criteria(&self) -> Result<Criteria, String> {
         let patterns = |list: &Option<Vec<String>>| list.iter().flatten().map(Pattern::new).collect();
-        let operations = self
-            .operations
-            .iter()
-            .flatten()
-            .map(|word| word.trim().parse().map_err(|error| format!("operations: {error}")));
+        let operations = self.operations.iter().flatten().map(|word| {
+            Operation::parse(word.trim()).ok_or_else(|| {
+                let words: Vec<&str> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
+                format!("operations: `{word}` is none of {}", words.join(", "))
+            })
+        });
         let hashes = self.tenant_hashes.iter().flatten().map(HashWord::value);
         Ok(Criteria {
             models: patterns(&self.models),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tracewheel_record::{RequestRecord, Run};
 
 use crate::harness::{Place, QUICK, text};
+use crate::pki::{self, Authority};
 
 const KEYS: [(&str, &str); 3] =
     [("BIG_1", "sk-big-one-4f1d7c"), ("BIG_2", "sk-big-two-9a0b3e"), ("CLAUDE", "sk-claude-77e1c2")];
@@ -192,4 +193,40 @@ fn a_request_that_no_route_takes_ends_the_replay_before_anything_is_sent() {
     assert!(text(&output.stderr).contains("--model is for one target"), "{}", text(&output.stderr));
     mock.stop();
     assert!(witness(&place, "witness.jsonl").is_empty() && !place.path("runs").exists());
+}
+
+#[test]
+fn each_route_has_its_own_authority_and_a_wrong_one_ends_the_run_before_anything_is_sent() {
+    let place = Place::new();
+    mixed_log(&place, 8);
+    let mock = place.mock(QUICK);
+    let authority = Authority::new();
+    let address = mock.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let proxy = pki::proxy(authority.issue(&["127.0.0.1"]).server(), address);
+    std::fs::create_dir(place.path("team")).unwrap();
+    place.write("team/ca.pem", authority.pem());
+    place.write("team/other.pem", Authority::new().pem());
+    // The authority's file lies beside the scenario, wherever the command runs.
+    let table = |file: &str| {
+        format!(
+            "version = 1\n[target]\nprotocol = \"openai-chat\"\nmodel = \"m\"\n\
+             [[routes]]\nname = \"secure\"\noperations = [\"chat\"]\nurl = \"https://{proxy}\"\nca_file = \"{file}\"\n\
+             [[routes]]\nname = \"plain\"\nurl = \"{}\"\n",
+            mock.url
+        )
+    };
+    place.write("team/s.toml", &table("ca.pem"));
+    let report = place.json(0, &["replay", "t.parquet", "--scenario", "team/s.toml", "--json"]);
+    assert_eq!(report["run"]["counts"]["ok"], 8, "{report}");
+    let run = Run::open(&place.path(report["run_dir"].as_str().unwrap())).unwrap();
+    let tls = run.manifest().tls.clone().unwrap();
+    assert_eq!((tls.verified, tls.certificate_issuer.as_deref()), (Some(true), Some("CN=Test CA")));
+    assert_eq!(run.manifest().target.resolved_addresses.len(), 2);
+    place.write("team/s.toml", &table("other.pem"));
+    let told = place.fails(30, &["replay", "t.parquet", "--scenario", "team/s.toml"]);
+    assert!(
+        told.contains(&format!("cannot connect to https://{proxy}")) && told.contains("run_aborted 8"),
+        "{told}"
+    );
+    mock.stop();
 }

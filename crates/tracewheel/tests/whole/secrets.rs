@@ -72,6 +72,44 @@ fn neither_the_key_nor_a_prompt_nor_an_answer_is_in_anything_that_a_replay_leave
 }
 
 #[test]
+fn no_key_of_a_pool_no_secret_header_and_no_tenants_name_is_in_anything_that_routes_leave() {
+    let place = Place::new();
+    let rows = (0..8).map(|n| format!("2026-01-01T00:00:00.{n}Z,20,5,tenant-zebra,m{}\n", n % 2));
+    place.write("log.csv", &format!("ts,in,out,who,model\n{}", rows.collect::<String>()));
+    let map = "arrival=ts,input_tokens=in,output_tokens=out,tenant=who,model=model";
+    place.expect(0, &["ingest", "log.csv", "-o", "t.parquet", "--map", map]);
+    let other = KEY.replace("sk-test", "sk-pool");
+    place.write("one", KEY);
+    place.write("two", &other);
+    // Some answers are refusals, and bodies of errors are recorded.
+    let mock = place.mock(&format!("{QUICK}[limits]\nrequests_per_minute = 60\nrequest_burst = 6\n"));
+    let url = &mock.url;
+    place.write(
+        "s.toml",
+        &format!(
+            "version = 1\n[target]\nurl = \"{url}\"\nprotocol = \"openai-chat\"\n\
+             [[routes]]\nname = \"pool\"\ntenants = [\"tenant-zebra\"]\nmodels = [\"m0\"]\napi_key_files = [\"one\", \"two\"]\n\
+             headers_env = {{ x-pass = \"SECRET_PASS\" }}\n[[routes]]\nurl = \"{url}\"\n"
+        ),
+    );
+    let mut command =
+        place.command(&["--log", "trace", "replay", "t.parquet", "--scenario", "s.toml", "--json"]);
+    let output = command.env("SECRET_PASS", "pass-of-a-header-5c2e").output().unwrap();
+    mock.stop();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let mut all = Vec::new();
+    raw(&place.path("runs"), &mut all);
+    let mut all = text(&all) + &text(&output.stdout) + &text(&output.stderr);
+    for run in fs::read_dir(place.path("runs")).unwrap() {
+        all.push_str(&decoded(&run.unwrap().path()));
+    }
+    assert!(all.contains("file:one, file:two"), "the search covers the manifest");
+    for secret in [KEY, other.as_str(), "pass-of-a-header-5c2e", "tenant-zebra"] {
+        assert!(!all.contains(secret), "{secret} is in an output");
+    }
+}
+
+#[test]
 fn ids_of_a_log_leave_an_import_only_as_keyed_hashes() {
     let place = Place::new();
     place.write(

@@ -89,7 +89,7 @@ fn what_makes_no_sense_is_refused_with_the_route_and_the_remedy() {
         ),
         ("[[routes]]\nmodel = \"a\"\nmodells = [\"b\"]\n", "unknown field `modells`"),
         ("[[routes]]\nprotocol = \"openai-chta\"\n", "did you mean `openai-chat`?"),
-        ("[[routes]]\noperations = [\"chats\"]\n", "operations: "),
+        ("[[routes]]\noperations = [\"chats\"]\n", "operations: `chats` is none of chat, "),
         ("[[routes]]\nname = \"x\"\n[[routes]]\nname = \"x\"\n", "two have the name \"x\""),
         ("[[routes]]\nname = \"2\"\n[[routes]]\n", "two have the name \"2\""),
         ("[[routes]]\ntenant_hashes = [\"acme\"]\n", "\"acme\" is no keyed hash"),
