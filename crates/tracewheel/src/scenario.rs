@@ -436,7 +436,7 @@ pub(crate) fn resolved(args: &ReplayArgs, config: &ReplayConfig) -> Option<Strin
         },
         fidelity: Fidelity::of(&config.fidelity),
         routes: routes::published(args, config),
-        hooks: args.hook_entries(),
+        hooks: args.hook_entries().into_iter().map(HookEntry::published).collect(),
     };
     toml::to_string(&scenario).ok()
 }
@@ -614,8 +614,8 @@ mod tests {
     fn the_resolved_scenario_of_routes_read_back_resolves_to_itself() {
         let text = "version = 1\n[target]\nurl = \"http://one\"\nprotocol = \"openai-chat\"\n\
             [protocol]\nengine = \"vllm\"\n[[routes]]\nname = \"small\"\nmodels = [\"s*\"]\ntenant_hashes = [7]\n\
-            headers = { x-a = \"b\" }\n[[routes]]\nurl = \"http://two\"\nprotocol = \"http\"\nbody = \"{}\"\n\
-            [[hooks]]\npreset = \"vllm\"\n";
+            headers = { x-a = \"b\" }\nheaders_env = { authorization = \"PATH\" }\n[[routes]]\nurl = \"http://two\"\nprotocol = \"http\"\nbody = \"{}\"\n\
+            [[hooks]]\npreset = \"vllm\"\nheaders_env = { x-token = \"PATH\" }\n";
         let resolved_by = |text: &str| {
             let args = completed(text, ReplayArgs::default()).unwrap();
             let routes = args.routes.iter().map(|entry| entry.route().ok().unwrap()).collect();
@@ -632,5 +632,7 @@ mod tests {
             assert!(first.contains(line), "{line}: {first}");
         }
         assert_eq!(resolved_by(&first), first);
+        assert!(first.contains("authorization = \"env:PATH\""), "{first}");
+        assert_eq!(redact::redact_text(&first), first, "a manifest holds it whole");
     }
 }

@@ -8,7 +8,7 @@ use tracewheel_replay::{
     HookPoint, HttpCall,
 };
 
-use super::protocol::secret_headers;
+use super::protocol::{published_headers, secret_headers};
 use super::{duration_ns, duration_text};
 use crate::exit::Failure;
 
@@ -71,6 +71,11 @@ impl HookEntry {
     /// The hook of `--flush ENGINE`.
     pub(crate) fn flush(engine: &str) -> Self {
         HookEntry { preset: Some(engine.to_owned()), ..HookEntry::default() }
+    }
+
+    /// As a manifest writes it.
+    pub(super) fn published(self) -> Self {
+        HookEntry { headers_env: published_headers(&self.headers_env), ..self }
     }
 
     /// As the replay takes it.

@@ -83,6 +83,9 @@ impl Protocol {
     }
 }
 
+/// What a variable's name may begin with. A manifest writes it so: the name then is no secret, whatever its header is called.
+const OF_ENVIRONMENT: &str = "env:";
+
 /// Headers with the values of these environment variables.
 ///
 /// # Errors
@@ -90,11 +93,23 @@ impl Protocol {
 pub(super) fn secret_headers(
     by_variable: &BTreeMap<String, String>,
 ) -> Result<Vec<(String, Secret)>, String> {
-    let headers = by_variable.iter().map(|(header, variable)| match std::env::var_os(variable) {
-        Some(value) => Ok((header.clone(), Secret::new(value.to_string_lossy().into_owned()))),
-        None => Err(format!("the environment variable {variable} of the header {header} is not set")),
+    let headers = by_variable.iter().map(|(header, variable)| {
+        let variable = variable.strip_prefix(OF_ENVIRONMENT).unwrap_or(variable);
+        match std::env::var_os(variable) {
+            Some(value) => Ok((header.clone(), Secret::new(value.to_string_lossy().into_owned()))),
+            None => Err(format!("the environment variable {variable} of the header {header} is not set")),
+        }
     });
     headers.collect()
+}
+
+/// The same headers and variables as a manifest writes them.
+pub(super) fn published_headers(by_variable: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let told = |variable: &String| match variable.starts_with(OF_ENVIRONMENT) {
+        true => variable.clone(),
+        false => format!("{OF_ENVIRONMENT}{variable}"),
+    };
+    by_variable.iter().map(|(header, variable)| (header.clone(), told(variable))).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tracewheel_replay::{
 use tracewheel_timeline::vocab::Operation;
 
 use super::Protocol;
-use super::protocol::secret_headers;
+use super::protocol::{published_headers, secret_headers};
 use crate::choice::choice;
 use crate::cli::ReplayArgs;
 use crate::exit::Failure;
@@ -139,6 +139,7 @@ impl RouteEntry {
             api_key_files: self.api_key_files.as_ref().map(|files| files.iter().map(absolute).collect()),
             ca_file: self.ca_file.as_ref().map(absolute),
             lengths: Some(if forced { "exact" } else { "cap" }.to_owned()),
+            headers_env: published_headers(&self.headers_env),
             ..self.clone()
         }
     }
