@@ -4,7 +4,7 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 
 use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
 use crate::write::{self, Parameter, number, sampling};
-use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::{Chat, Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
 #[cfg(test)]
@@ -50,6 +50,10 @@ impl Provider for AnthropicMessages {
 
     fn endpoint(&self) -> &'static str {
         "/v1/messages"
+    }
+
+    fn chat(&self) -> Option<Chat> {
+        Some(Chat::Anthropic)
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {

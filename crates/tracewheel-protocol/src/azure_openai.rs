@@ -6,7 +6,7 @@ use tracewheel_timeline::vocab::Operation;
 
 use crate::openai::{self, render::PromptShape};
 use crate::provider::{Place, in_path};
-use crate::{Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
+use crate::{Chat, Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
 /// `POST /openai/deployments/MODEL/chat/completions?api-version=2024-10-21`, or another version: the model asked for is the deployment's
 /// name.
@@ -39,6 +39,10 @@ impl Provider for AzureOpenAi {
 
     fn path<'a>(&self, place: &Place<'a>) -> Cow<'a, str> {
         of_deployment(place, "chat/completions")
+    }
+
+    fn chat(&self) -> Option<Chat> {
+        Some(Chat::OpenAi)
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {

@@ -6,8 +6,8 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 
 use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
 use crate::provider::{Place, in_path};
-use crate::write::{self, Parameter, json, sampling, string};
-use crate::{Decoder, Event, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::write::{self, Parameter, json, sampling};
+use crate::{Chat, Decoder, Event, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
 #[cfg(test)]
@@ -55,11 +55,15 @@ impl Provider for Gemini {
         format!("/{version}/models/{}:{method}", in_path(place.model)).into()
     }
 
+    fn chat(&self) -> Option<Chat> {
+        Some(Chat::Gemini)
+    }
+
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
         write::clear(request, out);
-        out.extend_from_slice(b"{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":");
-        string(out, request.prompt);
-        out.extend_from_slice(b"}]}],\"generationConfig\":{\"maxOutputTokens\":");
+        out.extend_from_slice(b"{\"contents\":");
+        Chat::Gemini.messages(request.turns, request.prompt, out);
+        out.extend_from_slice(b",\"generationConfig\":{\"maxOutputTokens\":");
         json(out, &request.max_tokens);
         sampling(request, NAMES, out);
         out.extend_from_slice(b"}}");

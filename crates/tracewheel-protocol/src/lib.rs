@@ -28,6 +28,7 @@
 mod anthropic_messages;
 mod azure_openai;
 mod body;
+mod conversation;
 mod decode;
 mod gemini;
 mod headers;
@@ -54,6 +55,7 @@ mod write;
 
 pub use anthropic_messages::AnthropicMessages;
 pub use azure_openai::{AzureEmbeddings, AzureOpenAi};
+pub use conversation::{Chat, Speaker, Threaded, Turn};
 pub use decode::{Decoder, ErrorDetail, Event, ResponseHead, ResponseMeta, StreamEnd, TokenSource, Warnings};
 pub use gemini::Gemini;
 pub use headers::ReportedHeaders;

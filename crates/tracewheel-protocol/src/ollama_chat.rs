@@ -5,7 +5,7 @@ use tracewheel_timeline::vocab::Operation;
 use crate::body::BodyDecoder;
 use crate::ollama::{self, Ollama};
 use crate::write;
-use crate::{Decoder, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
+use crate::{Chat, Decoder, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
 /// `POST /api/chat`: a line of JSON an event.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,10 @@ impl Provider for OllamaChat {
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {
         Some(&OpenAiEmbeddings)
+    }
+
+    fn chat(&self) -> Option<Chat> {
+        Some(Chat::Ollama)
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use tracewheel_timeline::vocab::Operation;
 
 use crate::openai::{self, render::PromptShape};
-use crate::{Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
+use crate::{Chat, Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
 /// `POST /v1/chat/completions`.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,10 @@ impl Provider for OpenAiChat {
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {
         Some(&OpenAiEmbeddings)
+    }
+
+    fn chat(&self) -> Option<Chat> {
+        Some(Chat::OpenAi)
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {

@@ -4,7 +4,9 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 
 use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
 use crate::write::{self, Parameter, json, number, sampling, text};
-use crate::{Decoder, Event, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::{
+    Chat, Decoder, Event, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient,
+};
 
 mod message;
 #[cfg(test)]
@@ -43,9 +45,18 @@ impl Provider for OpenAiResponses {
         Some(&OpenAiEmbeddings)
     }
 
+    fn chat(&self) -> Option<Chat> {
+        Some(Chat::Responses)
+    }
+
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {
         write::begin(request, out);
-        text(out, "input", request.prompt);
+        if request.turns.is_empty() {
+            text(out, "input", request.prompt);
+        } else {
+            out.extend_from_slice(b",\"input\":");
+            Chat::Responses.messages(request.turns, request.prompt, out);
+        }
         number(out, "max_output_tokens", request.max_tokens.max(LEAST_CAP));
         sampling(request, NAMES, out);
         if let Some(salt) = request.cache_salt {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use tracewheel_timeline::vocab::Operation;
 
+use crate::conversation::{Chat, Turn};
 use crate::http::Template;
 use crate::options::{AnswerForm, Engine, LimitField, TokenDetail};
 use crate::{Decoder, ResponseHead};
@@ -27,6 +28,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// The protocol that carries the embeddings of a mixed timeline, with the same key and to the same target.
     fn embeddings(&self) -> Option<&'static dyn Provider> {
+        None
+    }
+
+    /// How it writes a conversation down, for protocols that can carry one: earlier answers as messages of their own.
+    fn chat(&self) -> Option<Chat> {
         None
     }
 
@@ -129,6 +135,8 @@ pub struct RenderRequest<'a> {
     pub model: &'a str,
     /// The whole prompt. A chat request sends it as one user message.
     pub prompt: &'a str,
+    /// What was said before it, for protocols that have a [`chat`](Provider::chat).
+    pub turns: &'a [Turn<'a>],
     /// The cap on output tokens.
     pub max_tokens: u32,
     /// Under which name the cap is sent.
@@ -166,6 +174,7 @@ impl Default for RenderRequest<'_> {
         RenderRequest {
             model: "",
             prompt: "",
+            turns: &[],
             max_tokens: 1,
             limit_field: LimitField::MaxTokens,
             stream: true,

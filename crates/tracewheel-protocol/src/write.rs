@@ -6,11 +6,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::RenderRequest;
+use crate::conversation::Chat;
 
 /// Empties `out` and makes room for a body around the prompt.
 pub(crate) fn clear(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
+    let text: usize = request.turns.iter().map(|turn| turn.text.len()).sum::<usize>() + request.prompt.len();
     out.clear();
-    out.reserve(request.prompt.len() + request.prompt.len() / 16 + 512);
+    out.reserve(text + text / 16 + 64 * request.turns.len() + 512);
 }
 
 /// Begins a body that names its model first.
@@ -20,11 +22,10 @@ pub(crate) fn begin(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
     string(out, request.model);
 }
 
-/// Appends the prompt as the one message of a user.
+/// Appends the prompt as the message of a user, behind what was said before.
 pub(crate) fn user_message(request: &RenderRequest<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"messages\":[{\"role\":\"user\",\"content\":");
-    string(out, request.prompt);
-    out.extend_from_slice(b"}]");
+    out.extend_from_slice(b",\"messages\":");
+    Chat::OpenAi.messages(request.turns, request.prompt, out);
 }
 
 /// Appends `,"name":"value"`, the value escaped.

@@ -25,7 +25,7 @@ pub use fidelity::FidelityBounds;
 pub use hook::HookSection;
 pub use outcome::{
     AnswersLimitFrom, ConnectionOutcome, Counts, DistributionSection, EndedBy, OutcomeSection, PercentilesNs,
-    PrimeOutcome,
+    PrimeOutcome, ThreadingOutcome,
 };
 pub use plan::{
     CalibrationSection, PlanSection, PromptsSection, ScenarioSection, TokenizerSection, WindowSection,

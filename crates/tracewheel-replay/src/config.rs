@@ -225,6 +225,8 @@ pub struct SessionRule {
     pub mode: SessionMode,
     /// What follows a turn that failed. Only for [`SessionMode::AfterPrevious`].
     pub after_failure: AfterFailure,
+    /// Whether live answers go on into the next turn's body. Only for [`SessionMode::AfterPrevious`].
+    pub thread: bool,
 }
 
 /// What decides when a turn of a session leaves.

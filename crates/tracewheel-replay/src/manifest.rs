@@ -129,6 +129,7 @@ impl Known<'_> {
             speed: Some(options.speed.as_f64()),
             mode: Some(match self.config.closed_loop {
                 Some(at_once) => format!("closed:{at_once}"),
+                None if self.config.sessions.thread => "open:after-previous:threaded".to_owned(),
                 None if self.config.sessions.mode == SessionMode::AfterPrevious => {
                     "open:after-previous".to_owned()
                 }
@@ -420,7 +421,8 @@ pub(crate) fn complete(
     let stop = (conducted.stopped, conducted.stopped_ns);
     manifest.hooks.clone_from(&conducted.hooks);
     let prime = conducted.primed_in_ns.map(|took_ns| prime_outcome(&totals.primed, took_ns));
-    manifest.outcome = Some(OutcomeSection { prime, ..outcome(totals, shared, stop) });
+    let threading = shared.threading();
+    manifest.outcome = Some(OutcomeSection { prime, threading, ..outcome(totals, shared, stop) });
 }
 
 fn prime_outcome(primed: &Primed, took_ns: i64) -> PrimeOutcome {

@@ -7,6 +7,7 @@ use tracewheel_protocol::{AnswerForm, Provider};
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
 use tracewheel_transport::{Body, ExchangeOutcome};
+use tracewheel_workload::PlannedRequest;
 
 use crate::decode::Decoded;
 use crate::worker::Head;
@@ -40,6 +41,8 @@ pub(crate) struct ReadyRequest {
     pub(crate) stream: bool,
     /// The form of its answer, for free-form requests.
     pub(crate) answer: AnswerForm,
+    /// What was planned, where the answer before it goes into its body.
+    pub(crate) draft: Option<Box<PlannedRequest>>,
 }
 
 /// What the recorder is told.
@@ -127,6 +130,15 @@ impl ReadAttempt {
     }
 }
 
+/// What the reader is told.
+#[derive(Debug)]
+pub(crate) enum ToReader {
+    /// A turn ended.
+    Ended(TurnToRead),
+    /// A turn's due time is known, and its body is to be written with the answers before it.
+    Next(TurnToWrite),
+}
+
 /// A turn that ended well as far as its sender knows, on its way to the reader: the session's next turn waits to hear
 /// whether its answer was whole.
 #[derive(Debug)]
@@ -137,17 +149,56 @@ pub(crate) struct TurnToRead {
     pub(crate) session: u64,
     /// The worker that wants to know.
     pub(crate) worker: u32,
+    /// What was planned, where its answer goes on into the next turn.
+    pub(crate) draft: Option<Box<PlannedRequest>>,
 }
 
-/// What the reader found in a turn's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Heard {
-    /// The turn's session.
+/// A turn whose body is to be written.
+#[derive(Debug)]
+pub(crate) struct TurnToWrite {
+    /// The worker's number for it.
+    pub(crate) number: u32,
+    /// Its session.
     pub(crate) session: u64,
-    /// The turn's row.
-    pub(crate) row: u64,
-    /// It was a whole answer without an error in it.
-    pub(crate) well: bool,
+    /// The row of the turn before it, if that one ended well.
+    pub(crate) after_row: Option<u64>,
+    /// The worker that waits for it.
+    pub(crate) worker: u32,
+    /// The protocol that carries it.
+    pub(crate) provider: &'static dyn Provider,
+    /// What was planned.
+    pub(crate) draft: Box<PlannedRequest>,
+}
+
+/// A turn whose body was written.
+#[derive(Debug)]
+pub(crate) struct WrittenTurn {
+    /// The worker's number for it.
+    pub(crate) number: u32,
+    /// Its session.
+    pub(crate) session: u64,
+    /// What was planned.
+    pub(crate) draft: Box<PlannedRequest>,
+    /// Its body; `None` where it goes as planned.
+    pub(crate) body: Option<Body>,
+    /// Input tokens of its made-up prompt.
+    pub(crate) asked_input_tokens: Option<u32>,
+}
+
+/// What the reader says.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// What it found in a turn's answer.
+    Ended {
+        /// The turn's session.
+        session: u64,
+        /// The turn's row.
+        row: u64,
+        /// It was a whole answer without an error in it.
+        well: bool,
+    },
+    /// A turn's body is written.
+    Written(Box<WrittenTurn>),
 }
 
 /// The connection of an attempt.

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http::{Method, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_protocol::{AnswerForm, Place, Provider, RenderRequest, carrier};
+use tracewheel_protocol::{AnswerForm, Place, Provider, RenderRequest, Turn, carrier};
 use tracewheel_record::{RequestRecord, Strata};
 use tracewheel_timeline::vocab::{BodyState, Operation, Phase, Reason, RequestStatus, Source};
 use tracewheel_tokens::{WORDS, words};
 use tracewheel_transport::{Body, Endpoint};
-use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, WorkloadError};
+use tracewheel_workload::{Plan, PlannedRequest, PromptRenderer, PromptSpec, WorkloadError};
 
 use crate::config::{LookAhead, ReplayConfig, SessionMode};
 use crate::message::{ReadyRequest, RecorderMessage, close};
@@ -88,6 +88,11 @@ impl Budget {
     pub(crate) fn give_back(&self, bytes: usize) {
         self.requests.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// A body that has a place became another one.
+    pub(crate) fn resize(&self, from_bytes: usize, to_bytes: usize) {
+        self.bytes.fetch_add(to_bytes as i64 - from_bytes as i64, Ordering::Relaxed);
     }
 
     /// Whether the look-ahead was filled once, or the plan ended before.
@@ -242,21 +247,7 @@ impl Renderer {
             Phase::Prime | Phase::Calibrate => self.nonce,
             _ => self.config.cache.nonce(self.nonce, planned.request_id),
         };
-        let settled = &route.settled;
-        let request = RenderRequest {
-            model: route.model(planned),
-            template: settled.template.as_ref(),
-            max_tokens: planned.output_tokens,
-            limit_field: settled.limit_field,
-            stream: planned.stream && provider.streams(),
-            force_length: settled.force_length,
-            engine: settled.engine,
-            token_detail: settled.token_detail,
-            include_obfuscation: settled.include_obfuscation,
-            temperature: self.config.temperature,
-            params: planned.params.as_deref(),
-            ..RenderRequest::default()
-        };
+        let request = asking(route, self.config.temperature, provider, planned);
         let by_ids = route.options.prompt_ids;
         let nonce_of = (nonce, nonce == self.nonce);
         if !by_ids
@@ -269,6 +260,59 @@ impl Renderer {
         let request = RenderRequest { prompt: &self.text, prompt_ids, ..request };
         provider.render(&request, &mut self.body);
         Bytes::copy_from_slice(&self.body).into()
+    }
+
+    /// The text of a made-up prompt behind so many of its tokens, under the run's own nonce.
+    pub(crate) fn text_behind(&mut self, prompt: &PromptSpec, behind_tokens: u32) -> String {
+        self.prompts.render(prompt, self.nonce, &mut self.text);
+        if behind_tokens == 0 {
+            return self.text.clone();
+        }
+        // Each word stands behind a space.
+        let begins = self.text.match_indices(' ').map(|(at, _)| at);
+        let words = begins.clone().count() as u64;
+        let behind = words * u64::from(behind_tokens) / u64::from(prompt.tokens().max(1));
+        let at = begins.clone().nth(behind as usize).unwrap_or(self.text.len());
+        self.text[at..].to_owned()
+    }
+
+    /// The body of a request that asks `prompt` behind what was said before.
+    pub(crate) fn with_turns(
+        &mut self,
+        provider: &dyn Provider,
+        planned: &PlannedRequest,
+        turns: &[Turn<'_>],
+        prompt: &str,
+    ) -> Body {
+        let routing = Arc::clone(&self.routing);
+        let (_, route, _) = routing.lane(planned.lane);
+        let request = asking(route, self.config.temperature, provider, planned);
+        provider.render(&RenderRequest { prompt, turns, ..request }, &mut self.body);
+        Bytes::copy_from_slice(&self.body).into()
+    }
+}
+
+/// All that a made-up request says beside its prompt.
+fn asking<'a>(
+    route: &'a BoundRoute,
+    temperature: f64,
+    provider: &dyn Provider,
+    planned: &'a PlannedRequest,
+) -> RenderRequest<'a> {
+    let settled = &route.settled;
+    RenderRequest {
+        model: route.model(planned),
+        template: settled.template.as_ref(),
+        max_tokens: planned.output_tokens,
+        limit_field: settled.limit_field,
+        stream: planned.stream && provider.streams(),
+        force_length: settled.force_length,
+        engine: settled.engine,
+        token_detail: settled.token_detail,
+        include_obfuscation: settled.include_obfuscation,
+        temperature,
+        params: planned.params.as_deref(),
+        ..RenderRequest::default()
     }
 }
 
@@ -356,7 +400,9 @@ impl Prefetch {
             }
             self.note_late(&record);
             let worker = planned.session_hash.filter(|_| by_session).map_or(number, |hash| hash as usize);
-            self.hand_over(worker, ready(planned, record, rendered));
+            let threads = self.renderer.config.sessions.thread && planned.session_hash.is_some();
+            let draft = threads.then(|| Box::new(planned.clone()));
+            self.hand_over(worker, ReadyRequest { draft, ..ready(planned, record, rendered) });
             number += 1;
         }
         let prediction = requests.prediction();
@@ -454,6 +500,7 @@ fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered
         tokens: u64::from(planned.input_tokens) + u64::from(planned.output_tokens),
         stream: planned.stream,
         answer,
+        draft: None,
         record,
         uri,
         body,

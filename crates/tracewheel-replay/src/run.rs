@@ -18,7 +18,7 @@ use tracewheel_workload::Plan;
 
 use crate::message::{Heard, RecorderMessage};
 use crate::prefetch::Budget;
-use crate::reader::{self, Reader};
+use crate::reader::{self, Reader, RendererSlot};
 use crate::recorder::{Live, Recorded, Recorder};
 use crate::shared::{Abort, Outbox, Shared};
 use crate::worker::{self, Answer, Command, Setup};
@@ -136,13 +136,15 @@ struct Ear<'scope> {
     /// What each worker hears from it.
     heard: Vec<Option<mpsc::Receiver<Heard>>>,
     thread: Option<ScopedJoinHandle<'scope, ()>>,
+    /// Where it looks for what it writes turns with.
+    renderer: RendererSlot,
 }
 
 /// Whether a turn waits for what the answer before it holds.
 fn reads_turns(config: &ReplayConfig) -> bool {
     config.sessions.mode == SessionMode::AfterPrevious
         && config.closed_loop.is_none()
-        && config.sessions.after_failure == AfterFailure::Stop
+        && (config.sessions.after_failure == AfterFailure::Stop || config.sessions.thread)
 }
 
 impl<'scope, 'env> Stage<'scope, 'env> {
@@ -167,6 +169,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             budget,
             outbox,
             answers,
+            turn_renderer: RendererSlot::clone(&ear.renderer),
             hands: hands.iter().map(|hand| hand.commands.clone()).collect(),
             progress: Default::default(),
         };
@@ -240,16 +243,24 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         let workers = self.checked.workers;
         if !reads_turns(self.config) {
             let heard = (0..workers).map(|_| None).collect();
-            return Ok(Ear { outbox: outbox.clone(), heard, thread: None });
+            return Ok(Ear {
+                outbox: outbox.clone(),
+                heard,
+                thread: None,
+                renderer: RendererSlot::default(),
+            });
         }
-        let (sender, turns) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
+        let (sender, inbox) = sync_channel(self.config.recorder_queue.messages.max(1) as usize);
         let (words, heard) = (0..workers).map(|_| mpsc::channel(reader::WORDS)).unzip();
+        let renderer = RendererSlot::default();
         let reader = Reader {
             secrets: self.config.secrets(),
             shared: Arc::clone(self.shared),
-            turns,
+            inbox,
             outbox: outbox.clone(),
             workers: words,
+            renderer: RendererSlot::clone(&renderer),
+            threads: self.config.sessions.thread,
         };
         let (shared, cores) = (Arc::clone(self.shared), self.checked.cores.as_ref());
         let thread = std::thread::Builder::new()
@@ -261,7 +272,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
             .map_err(|source| ReplayError::Start { what: "the reader thread", source })?;
         let heard: Vec<_> = heard;
         let heard = heard.into_iter().map(Some).collect();
-        Ok(Ear { outbox: outbox.clone().with_reader(sender), heard, thread: Some(thread) })
+        Ok(Ear { outbox: outbox.clone().with_reader(sender), heard, thread: Some(thread), renderer })
     }
 
     fn spawn_workers(

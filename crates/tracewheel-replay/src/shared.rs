@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracewheel_clock::{RunClock, blocking};
 use tracewheel_record::RecordError;
-use tracewheel_record::manifest::ConnectionOutcome;
+use tracewheel_record::manifest::{ConnectionOutcome, ThreadingOutcome};
 use tracewheel_transport::TlsFacts;
 
 use crate::config::RecorderQueue;
 pub(crate) use crate::halting::{Abort, Halt};
 use crate::halting::{Halting, StartMark};
 use crate::machine::ThreadTime;
-use crate::message::{ReadAttempt, RecorderMessage, TurnToRead};
+use crate::message::{ReadAttempt, RecorderMessage, ToReader, TurnToRead, TurnToWrite};
 use crate::realtime::SchedulingSeen;
 
 /// Counters that progress and health read; nothing is decided by them.
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     /// What became of the real-time class and the cores.
     scheduling: Mutex<SchedulingSeen>,
     probes: Mutex<Probes>,
+    /// What became of live answers, where they go on into the next turn.
+    threading: Mutex<Option<ThreadingOutcome>>,
 }
 
 /// What became of the requests that tell how the target counts.
@@ -131,6 +133,7 @@ impl Shared {
             senders: Mutex::default(),
             scheduling: Mutex::default(),
             probes: Mutex::default(),
+            threading: Mutex::default(),
         })
     }
 
@@ -234,6 +237,16 @@ impl Shared {
         self.probes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What became of live answers.
+    pub(crate) fn note_threading(&self, seen: ThreadingOutcome) {
+        *self.threading.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+    }
+
+    /// What became of live answers, where they went on into the next turn.
+    pub(crate) fn threading(&self) -> Option<ThreadingOutcome> {
+        self.threading.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Adds what one worker saw of its connections.
     pub(crate) fn note_connections(&self, seen: &ConnectionOutcome) {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).add(seen);
@@ -291,7 +304,7 @@ impl Shared {
 pub(crate) struct Outbox {
     sender: SyncSender<RecorderMessage>,
     /// The reader's queue, where a turn waits for what an answer holds.
-    reader: Option<SyncSender<TurnToRead>>,
+    reader: Option<SyncSender<ToReader>>,
     shared: Arc<Shared>,
     max_bytes: i64,
     /// Messages that wait before a thread without due times adds another one.
@@ -318,7 +331,7 @@ impl Outbox {
     }
 
     /// The same, with a way to the reader.
-    pub(crate) fn with_reader(self, reader: SyncSender<TurnToRead>) -> Self {
+    pub(crate) fn with_reader(self, reader: SyncSender<ToReader>) -> Self {
         Outbox { reader: Some(reader), ..self }
     }
 
@@ -347,7 +360,14 @@ impl Outbox {
         gauges.recorder_messages.fetch_add(1, Ordering::Relaxed);
         gauges.reading.fetch_add(1, Ordering::Release);
         self.hold(turn.ended.held_bytes() as i64);
-        self.send(reader, turn);
+        self.send(reader, ToReader::Ended(turn));
+    }
+
+    /// Hands a turn over whose body is to be written.
+    pub(crate) fn post_to_write(&self, turn: TurnToWrite) {
+        if let Some(reader) = &self.reader {
+            self.send(reader, ToReader::Next(turn));
+        }
     }
 
     /// Hands a turn on that was read. The reader has no due times: it waits for room.

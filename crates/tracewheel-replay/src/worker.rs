@@ -189,6 +189,8 @@ pub(crate) struct Setup {
 #[derive(Debug, Clone, Copy)]
 enum Chore {
     Arm(u32),
+    /// Let a turn's body be written.
+    Write(u32),
     Timeout(u32),
     Cancel(u32),
     ConnectTimeout { pool: usize, slot: u32, number: u32 },

@@ -28,7 +28,11 @@ fn after_previous(server: &Server) -> ReplayConfig {
 
 /// The same without a look into the answers: a turn waits for nothing but the end of the one before and its pause.
 fn unread(server: &Server) -> ReplayConfig {
-    let sessions = SessionRule { mode: SessionMode::AfterPrevious, after_failure: AfterFailure::GoOn };
+    let sessions = SessionRule {
+        mode: SessionMode::AfterPrevious,
+        after_failure: AfterFailure::GoOn,
+        ..SessionRule::default()
+    };
     ReplayConfig { sessions, ..config(server) }
 }
 

@@ -333,6 +333,9 @@ pub(crate) struct ReplayArgs {
     /// With `--sessions after-previous`: what follows a turn that failed. Default `stop`.
     #[arg(long, value_name = "RULE")]
     pub(crate) after_failure: Option<String>,
+    /// With `--sessions after-previous`: put the live answer into the next turn's body, in the place of the recorded one.
+    #[arg(long)]
+    pub(crate) thread_answers: bool,
     /// Whether requests that production's client left are left likewise. Default `never`.
     #[arg(long, value_name = "WHEN")]
     pub(crate) cancel: Option<String>,

@@ -328,6 +328,7 @@ fn overlay(args: ReplayArgs, file: Scenario, folder: &Path) -> ReplayArgs {
         budget_of_scenario: file.budget,
         sessions: args.sessions.or(file.sessions.mode),
         after_failure: args.after_failure.or(file.sessions.after_failure),
+        thread_answers: args.thread_answers || file.sessions.thread.unwrap_or(false),
         cancel: args.cancel.or(file.replay.cancel),
         tokenizer: args.tokenizer.or(file.prompts.tokenizer.map(beside)),
         calibrate: args.calibrate || file.prompts.calibrate.unwrap_or(false),

@@ -34,6 +34,24 @@ pub struct OutcomeSection {
     pub connections: Option<ConnectionOutcome>,
     /// What filling the target's cache took; `None` where nothing was sent ahead.
     pub prime: Option<PrimeOutcome>,
+    /// What became of live answers; `None` where they did not go on into the next turn.
+    pub threading: Option<ThreadingOutcome>,
+}
+
+/// What became of the turns of sessions whose live answers go on into the next turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadingOutcome {
+    /// Turns whose body holds the live answer to the turn before it.
+    pub turns: u64,
+    /// Live answers in them altogether: a third turn holds two.
+    pub answers: u64,
+    /// Turns behind another one that were sent as planned, by reason: `no_answer`, `not_continued`, `forgotten`.
+    pub as_planned: BTreeMap<String, u64>,
+    /// Recorded output tokens of the answers that were replaced, each counted once.
+    pub recorded_tokens: u64,
+    /// Tokens of the live answers in their place, as the target counted them where it did, without reasoning.
+    pub live_tokens: u64,
 }
 
 /// What filling the target's cache ahead of a plan took.

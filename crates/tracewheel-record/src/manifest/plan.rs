@@ -21,7 +21,7 @@ pub struct PlanSection {
     pub nonce: Option<u64>,
     /// Factor on the recorded arrival offsets.
     pub speed: Option<f64>,
-    /// `open`, `after-previous` or `closed:N`.
+    /// `open`, `open:after-previous`, `open:after-previous:threaded` or `closed:N`.
     pub mode: Option<String>,
     /// Which part of the timeline.
     pub window: WindowSection,

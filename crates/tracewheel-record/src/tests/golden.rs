@@ -178,6 +178,13 @@ fn outcome() -> OutcomeSection {
             output_tokens: 1,
             took_ns: 500_000_000,
         }),
+        threading: Some(ThreadingOutcome {
+            turns: 3,
+            answers: 4,
+            as_planned: [("no_answer".to_owned(), 1)].into(),
+            recorded_tokens: 300,
+            live_tokens: 280,
+        }),
     }
 }
 
@@ -456,6 +463,7 @@ fn without_later_fields(manifest: &mut Manifest) {
     manifest.machine.pinned_cores.clear();
     manifest.outcome.as_mut().unwrap().connections = None;
     manifest.outcome.as_mut().unwrap().prime = None;
+    manifest.outcome.as_mut().unwrap().threading = None;
     manifest.cache.prime = None;
     manifest.cache.hooks.clear();
     manifest.hooks.clear();

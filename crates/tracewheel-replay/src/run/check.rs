@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use tracewheel_clock::RunClock;
+use tracewheel_protocol::PROVIDERS;
 use tracewheel_tokens::Vocabulary;
 use tracewheel_transport::{BodyBudget, ExchangeLimits};
 use tracewheel_workload::{CacheMode, Plan};
@@ -85,6 +86,7 @@ const MAX_WORKERS: u16 = 1024;
 pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, ReplayError> {
     numbers(config)?;
     let routes = route::routes(config)?;
+    threading(config, &routes)?;
     let cores = Cores::of(&config.pin).map_err(|problem| refuse("pin", problem))?;
     if plan.header().options.history.is_some() && config.cache != CacheMode::Natural {
         let problem = format!(
@@ -115,6 +117,36 @@ pub(super) fn check(plan: &Plan, config: &ReplayConfig) -> Result<Checked, Repla
         cores,
         hook_targets,
     })
+}
+
+/// Refuses live answers in the next turn's body where they cannot be there, or would mean something else.
+fn threading(config: &ReplayConfig, routes: &[route::SoundRoute]) -> Result<(), ReplayError> {
+    if !config.sessions.thread {
+        return Ok(());
+    }
+    let problem = if config.sessions.mode != SessionMode::AfterPrevious {
+        "a turn that does not wait for the one before it cannot hold its answer: take the sessions after-previous, or leave \
+         threading out"
+            .to_owned()
+    } else if routes.iter().all(|route| route.provider().chat().is_none()) {
+        let spoken: Vec<&str> = routes.iter().map(|route| route.provider().name()).collect();
+        let chats = PROVIDERS.iter().filter(|provider| provider.chat().is_some());
+        let chats: Vec<&str> = chats.map(|provider| provider.name()).collect();
+        format!(
+            "{} has no conversations, so that no answer can go into the next turn: leave threading out, or speak one of {}",
+            spoken.join(", "),
+            chats.join(", ")
+        )
+    } else if config.cache != CacheMode::Natural {
+        format!(
+            "a conversation shares its history, which the cache mode {} is to prevent or to send ahead: take natural, or \
+             leave threading out",
+            config.cache
+        )
+    } else {
+        return Ok(());
+    };
+    Err(refuse("sessions.thread", problem))
 }
 
 /// Refuses hooks that cannot act, and those that would undo what the run prepares.

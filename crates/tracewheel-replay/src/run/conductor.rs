@@ -20,6 +20,7 @@ use crate::hook::{HookPoint, perform};
 use crate::manifest::{complete, per_second, primes};
 use crate::message::ReadyRequest;
 use crate::prefetch::{Budget, Predicted, Prefetch, Renderer};
+use crate::reader::RendererSlot;
 use crate::realtime::SchedulingSeen;
 use crate::recorder::{Live, Recorded, Totals, one_line};
 use crate::shared::{Abort, Halt, Outbox, Shared};
@@ -56,6 +57,8 @@ pub(super) struct Conductor<'a, 'scope, 'env> {
     pub(super) budget: Arc<Budget>,
     pub(super) outbox: Outbox,
     pub(super) answers: Receiver<Answer>,
+    /// What the reader writes turns with, once the measured phase begins.
+    pub(super) turn_renderer: RendererSlot,
     pub(super) hands: Vec<mpsc::Sender<Command>>,
     pub(super) progress: Progress,
 }
@@ -260,6 +263,9 @@ impl<'scope> Conductor<'_, 'scope, '_> {
         self.budget = Budget::like(&self.budget);
         let (inboxes, outlets) = self.inboxes();
         let prefetch = self.prefetch(inboxes);
+        if self.config.sessions.thread {
+            *self.turn_renderer.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.renderer());
+        }
         let plan = self.plan;
         let elsewhere = self.elsewhere();
         let thread: Prefetching<'scope, Predicted> = self.scope.spawn(move || {
@@ -306,17 +312,21 @@ impl<'scope> Conductor<'_, 'scope, '_> {
 
     pub(super) fn prefetch(&self, inboxes: Vec<mpsc::Sender<ReadyRequest>>) -> Prefetch {
         Prefetch {
-            renderer: Renderer::new(
-                Arc::clone(&self.checked.routing),
-                self.config,
-                self.checked.nonce,
-                self.prompts(),
-            ),
+            renderer: self.renderer(),
             inboxes,
             budget: Arc::clone(&self.budget),
             shared: Arc::clone(&self.shared),
             outbox: self.outbox.clone(),
         }
+    }
+
+    fn renderer(&self) -> Renderer {
+        Renderer::new(
+            Arc::clone(&self.checked.routing),
+            self.config,
+            self.checked.nonce,
+            self.prompts(),
+        )
     }
 
     /// Makes prompts of the target's own words, as long as it counts them.
@@ -541,6 +551,7 @@ pub(super) fn report(
     manifest.warnings.extend(warnings(&report, totals.local_failures));
     manifest.warnings.extend(hook_warnings(&conducted.hooks));
     manifest.warnings.extend(scheduling_warnings(&shared.scheduling()));
+    manifest.warnings.extend(threading_warning(shared));
     if let Some(told) = without_output(totals, plan) {
         report.no_output = (totals.silent == totals.well).then(|| told.clone());
         manifest.warnings.push(told);
@@ -572,6 +583,21 @@ fn without_output(totals: &Totals, plan: &Plan) -> Option<String> {
             totals.silent,
             totals.well,
             rows.join(", ")
+        )
+    })
+}
+
+/// Which turns do not hold the live answer before them, although they should.
+fn threading_warning(shared: &Shared) -> Option<String> {
+    let seen = shared.threading()?;
+    let left: u64 = seen.as_planned.values().sum();
+    let reasons: Vec<String> =
+        seen.as_planned.iter().map(|(reason, turns)| format!("{reason} {turns}")).collect();
+    (left > 0).then(|| {
+        format!(
+            "{left} of {} later turns were sent as planned, without the live answer before them ({})",
+            left + seen.turns,
+            reasons.join(", ")
         )
     })
 }

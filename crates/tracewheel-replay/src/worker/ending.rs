@@ -195,7 +195,8 @@ impl Worker {
                 ended.closes = Some(flight.record);
                 match reads {
                     Some((session, worker)) => {
-                        self.outbox.post_to_read(TurnToRead { ended, session, worker });
+                        let draft = flight.draft;
+                        self.outbox.post_to_read(TurnToRead { ended, session, worker, draft });
                     }
                     None => self.outbox.post(RecorderMessage::Attempt(ended)),
                 }
@@ -266,7 +267,7 @@ impl Worker {
         if let Some(key) = alarms.send {
             self.sends.cancel(key);
         }
-        for key in [alarms.arm, alarms.timeout, alarms.cancel].into_iter().flatten() {
+        for key in [alarms.arm, alarms.write, alarms.timeout, alarms.cancel].into_iter().flatten() {
             self.chores.cancel(key);
         }
         self.give_place_back(flight.place, flight.body.own_bytes());

@@ -8,6 +8,7 @@ use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
 use tracewheel_transport::Body;
 use tracewheel_wheel::Key;
+use tracewheel_workload::PlannedRequest;
 
 use crate::message::{ReadyRequest, UsedConnection};
 
@@ -51,6 +52,8 @@ pub(super) struct Flight {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) body: Body,
+    /// What was planned, where the answer before it goes into its body.
+    pub(super) draft: Option<Box<PlannedRequest>>,
     pub(super) cancel_after_ns: Option<i64>,
     /// Recorded pause after the previous turn's end.
     pub(super) think_ns: Option<i64>,
@@ -93,6 +96,7 @@ pub(super) struct Flight {
 pub(super) struct Alarms {
     pub(super) send: Option<Key>,
     pub(super) arm: Option<Key>,
+    pub(super) write: Option<Key>,
     pub(super) timeout: Option<Key>,
     pub(super) cancel: Option<Key>,
 }
@@ -109,6 +113,7 @@ impl Flight {
             method: request.method,
             uri: request.uri,
             body: request.body,
+            draft: request.draft,
             cancel_after_ns: request.cancel_after_ns,
             think_ns: request.think_ns,
             tokens: request.tokens,

@@ -15,16 +15,18 @@ use tracewheel_clock::Clock;
 use tracewheel_timeline::vocab::{Reason, RequestStatus};
 
 use crate::config::{AfterFailure, SessionMode, SessionRule};
-use crate::message::Heard;
+use crate::message::{Heard, TurnToWrite, WrittenTurn};
 use crate::reader::goes_on;
 
 use super::flight::{Flight, Place};
 use super::turn::WORK_A_TURN;
-use super::{Pace, Worker};
+use super::{Chore, Pace, Worker};
 
 /// Turns that may wait without a place in the look-ahead, and bytes of their bodies.
 const MOST_PARKED: usize = 1 << 16;
 const MOST_PARKED_BYTES: usize = 256 << 20;
+/// A turn's body is written so long before it is due, for a reader that is behind, and no longer: it takes memory.
+const WRITE_AHEAD_NS: i64 = 1_000_000_000;
 /// Sessions without a turn under way that are remembered, twice: beyond them the ones used longest ago are forgotten, and
 /// what follows in them counts as a first turn.
 const MOST_IDLE: usize = 1 << 19;
@@ -51,6 +53,8 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Session {
     last: Turn,
+    /// The next turn's body is being written; when the turn is due.
+    writing: Option<i64>,
     waiting: VecDeque<u32>,
 }
 
@@ -80,7 +84,17 @@ enum After {
     Failed,
 }
 
+impl Session {
+    fn after(last: Turn) -> Session {
+        Session { last, writing: None, waiting: VecDeque::new() }
+    }
+}
+
 impl Turn {
+    fn went_well(&self) -> bool {
+        self.end.is_some_and(|end| matches!(end.after, After::GoesOn { .. }))
+    }
+
     /// It has ended, and what that means is known.
     fn is_over(&self) -> bool {
         self.end.is_some_and(|end| end.after != After::Unread)
@@ -185,6 +199,11 @@ impl Sessions {
         fits
     }
 
+    /// A body that has such a place became another one.
+    fn resize(&mut self, from_bytes: usize, to_bytes: usize) {
+        self.parked_bytes = self.parked_bytes + to_bytes - from_bytes;
+    }
+
     /// Gives such a place back.
     pub(super) fn unpark(&mut self, bytes: usize) {
         self.parked -= 1;
@@ -204,11 +223,11 @@ impl Worker {
         if !self.sessions.active.contains_key(&session) {
             match self.sessions.recall(session) {
                 Some(last) => {
-                    self.sessions.active.insert(session, Session { last, waiting: VecDeque::new() });
+                    self.sessions.active.insert(session, Session::after(last));
                 }
                 None => {
                     let last = turn_of(flight);
-                    self.sessions.active.insert(session, Session { last, waiting: VecDeque::new() });
+                    self.sessions.active.insert(session, Session::after(last));
                     return self.schedule(number);
                 }
             }
@@ -257,20 +276,99 @@ impl Worker {
             if !self.sessions.hears() || !self.may_work() {
                 return;
             }
-            let Some(Heard { session, row, well }) = self.sessions.next_heard() else { return };
-            let Some(known) = self.sessions.active.get_mut(&session) else { continue };
-            if let Some(end) = known.last.end.as_mut().filter(|_| known.last.row == row) {
-                let from_ns = self.shared.clock.now().0;
-                end.after = if well { After::GoesOn { from_ns } } else { After::Failed };
-                self.go_on(session);
+            match self.sessions.next_heard() {
+                Some(Heard::Ended { session, row, well }) => self.heard_of(session, row, well),
+                Some(Heard::Written(turn)) => self.take_written(*turn),
+                None => return,
             }
         }
+    }
+
+    /// What a turn's end means is known.
+    fn heard_of(&mut self, session: u64, row: u64, well: bool) {
+        let Some(known) = self.sessions.active.get_mut(&session) else { return };
+        if let Some(end) = known.last.end.as_mut().filter(|_| known.last.row == row) {
+            let from_ns = self.shared.clock.now().0;
+            end.after = if well { After::GoesOn { from_ns } } else { After::Failed };
+            self.go_on(session);
+        }
+    }
+
+    /// Sees to it that the reader writes the body of a turn that waits for nothing else, shortly before it is due: it may be
+    /// long, and the pause too. False where it goes as it is.
+    fn let_write(&mut self, session: u64, number: u32, due_ns: i64) -> bool {
+        let flight = self.flights.get(number);
+        // What was sent before the answer was there cannot hold it.
+        if flight.draft.is_none() || flight.think_ns.is_some_and(|think| think < 0) {
+            return false;
+        }
+        let Some(known) = self.sessions.active.get_mut(&session) else { return false };
+        known.writing = Some(due_ns);
+        self.sessions.waiting += 1;
+        let at = due_ns.saturating_sub(WRITE_AHEAD_NS);
+        if at > self.shared.clock.now().0 {
+            flight.alarms.write = Some(self.chores.insert(at, Chore::Write(number)));
+        } else {
+            self.write(number);
+        }
+        true
+    }
+
+    /// Lets the reader write a turn's body.
+    pub(super) fn write(&mut self, number: u32) {
+        let worker = self.sessions.worker;
+        let flight = self.flights.get(number);
+        flight.alarms.write = None;
+        let (provider, session) = (flight.provider, flight.record.strata.session_hash);
+        let known = session.and_then(|session| self.sessions.active.get(&session));
+        if let (Some(session), Some(known), Some(draft)) = (session, known, flight.draft.take()) {
+            let after_row = known.last.went_well().then_some(known.last.row);
+            self.outbox.post_to_write(TurnToWrite { number, session, after_row, worker, provider, draft });
+        }
+    }
+
+    /// A turn's body is written: it gets its due time.
+    fn take_written(&mut self, turn: WrittenTurn) {
+        let WrittenTurn { number, session, draft, body, asked_input_tokens } = turn;
+        // After a stop nobody waits for it any more.
+        let Some(known) = self.sessions.active.get_mut(&session) else { return };
+        let Some(due_ns) = known.writing.take() else { return };
+        self.sessions.waiting -= 1;
+        let flight = self.flights.get(number);
+        flight.draft = Some(draft);
+        if let Some(body) = body {
+            let (from, to) = (flight.body.own_bytes(), body.own_bytes());
+            match flight.place {
+                Place::LookAhead => self.budget.resize(from, to),
+                Place::Parked => self.sessions.resize(from, to),
+                Place::None => {}
+            }
+            flight.body = body;
+            flight.record.asked_input_tokens = asked_input_tokens.or(flight.record.asked_input_tokens);
+        }
+        let due_ns = due_ns.max(self.shared.clock.now().0);
+        self.due_turn(session, number, due_ns);
+        self.go_on(session);
+    }
+
+    /// Gives a turn its due time.
+    fn due_turn(&mut self, session: u64, number: u32, due_ns: i64) {
+        let flight = self.flights.get(number);
+        (flight.due_ns, flight.record.due_ns, flight.record.gated) = (due_ns, due_ns, true);
+        let last = turn_of(flight);
+        if let Some(known) = self.sessions.active.get_mut(&session) {
+            known.last = last;
+        }
+        self.schedule(number);
     }
 
     /// Gives due times to the turns of a session that may have one.
     fn go_on(&mut self, session: u64) {
         // Turns that are passed over end here too: one loop for all, instead of one within another.
         while let Some(known) = self.sessions.active.get(&session) {
+            if known.writing.is_some() {
+                return;
+            }
             let (last, head) = (known.last, known.waiting.front().copied());
             let Some(number) = head else {
                 if last.is_over() {
@@ -290,13 +388,9 @@ impl Worker {
             }
             match next {
                 Next::Due(due_ns) => {
-                    let flight = self.flights.get(number);
-                    (flight.due_ns, flight.record.due_ns, flight.record.gated) = (due_ns, due_ns, true);
-                    let last = turn_of(flight);
-                    if let Some(known) = self.sessions.active.get_mut(&session) {
-                        known.last = last;
+                    if !self.let_write(session, number, due_ns) {
+                        self.due_turn(session, number, due_ns);
                     }
-                    self.schedule(number);
                 }
                 Next::PassedOver => self.pass_over(number, Reason::PreviousTurnFailed),
                 Next::Waits => return,

@@ -190,6 +190,7 @@ impl Worker {
                     self.arm(flight);
                 }
             }
+            Chore::Write(flight) => self.write(flight),
             Chore::Timeout(flight) => {
                 self.flights.get(flight).alarms.timeout = None;
                 self.time_out(flight);

@@ -99,6 +99,7 @@ const REPLAY: Groups = &[
             "budget",
             "sessions",
             "after_failure",
+            "thread_answers",
             "cancel",
             "timeout",
             "drain",

@@ -390,7 +390,11 @@ fn clients(args: &ReplayArgs, config: &mut ReplayConfig) -> Result<(), Failure> 
     }
     let budget = Budget::of_pairs(&args.budget).map_err(of_flag("budget"))?;
     config.budget = args.budget_of_scenario.clone().overridden_by(budget).resolve();
-    let sessions = Sessions { mode: args.sessions.clone(), after_failure: args.after_failure.clone() };
+    let sessions = Sessions {
+        mode: args.sessions.clone(),
+        after_failure: args.after_failure.clone(),
+        thread: Some(args.thread_answers),
+    };
     config.sessions = sessions.resolve().map_err(of_flag("sessions"))?;
     config.cancel_as_recorded = args.cancel.as_deref() == Some("recorded");
     Ok(())

@@ -78,6 +78,7 @@ impl Budget {
 pub(crate) struct Sessions {
     pub(crate) mode: Option<String>,
     pub(crate) after_failure: Option<String>,
+    pub(crate) thread: Option<bool>,
 }
 
 impl Sessions {
@@ -93,6 +94,7 @@ impl Sessions {
         if let Some(word) = &self.after_failure {
             rule.after_failure = of_words("after_failure", word, &AfterFailure::ALL)?;
         }
+        rule.thread = self.thread.unwrap_or(false);
         Ok(rule)
     }
 
@@ -101,6 +103,7 @@ impl Sessions {
         Sessions {
             mode: Some(word_of(rule.mode, &SessionMode::ALL)),
             after_failure: Some(word_of(rule.after_failure, &AfterFailure::ALL)),
+            thread: Some(rule.thread),
         }
     }
 }
@@ -124,8 +127,11 @@ mod tests {
 
     #[test]
     fn a_session_rule_is_read_from_its_words_and_written_out_again() {
-        let keys =
-            Sessions { mode: Some("after-previous".to_owned()), after_failure: Some("go-on".to_owned()) };
+        let keys = Sessions {
+            mode: Some("after-previous".to_owned()),
+            after_failure: Some("go-on".to_owned()),
+            thread: Some(true),
+        };
         let rule = keys.resolve().unwrap();
         assert_eq!(Sessions::of(&rule), keys);
         let wrong = Sessions { mode: Some("before".to_owned()), ..keys };

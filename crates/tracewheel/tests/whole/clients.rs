@@ -209,6 +209,44 @@ fn no_turn_follows_one_that_failed_only_inside_its_stream() {
 }
 
 #[test]
+fn threaded_turns_meet_the_targets_cache_and_every_output_says_so() {
+    let place = Place::new();
+    timeline(&place.path("t.parquet"), &[0, 1, 2], |number, row| {
+        row.session_hash = Some(5);
+        row.turn = Some(number as u32);
+        row.think_ns = (number > 0).then_some(0);
+        row.output_tokens = Some(40);
+        row.input_tokens = Some(200 + 240 * number as u32);
+    });
+    let mock = place.mock(QUICK);
+    let (plain, of_plan) = replay(&place, &mock.url, &["--sessions", "after-previous"]);
+    place.write("s.toml", "version = 1\n[sessions]\nmode = \"after-previous\"\nthread = true\n");
+    let (report, run) = replay(&place, &mock.url, &["--scenario", "s.toml"]);
+    let refused = |more: &[&str]| {
+        let base =
+            ["replay", "t.parquet", "--target", &mock.url, "--protocol", "openai-chat", "--model", "m"];
+        place.fails(2, &[&base[..], more].concat())
+    };
+    assert!(refused(&["--thread-answers"]).contains("after-previous"));
+    mock.stop();
+    assert_eq!((&plain["run"]["counts"]["ok"], &report["run"]["counts"]["ok"]), (&3.into(), &3.into()));
+    // Without prefix hashes the plan's prompts share nothing; a threaded turn repeats all of the turn before it.
+    let cached = |run: &Run| rows(run).0.iter().map(|row| row.cached_tokens.unwrap()).collect::<Vec<_>>();
+    assert_eq!(cached(&of_plan)[1..], [0, 0]);
+    let found = cached(&run);
+    assert!(found[1] >= 184 && found[2] >= 424, "all whole blocks of the turn before: {found:?}");
+    let seen = run.manifest().outcome.clone().unwrap().threading.unwrap();
+    assert_eq!((seen.turns, seen.answers, seen.recorded_tokens), (2, 3, 80), "{seen:?}");
+    assert!(of_plan.manifest().outcome.clone().unwrap().threading.is_none());
+    let scenario = run.manifest().scenario.text.clone().unwrap();
+    assert!(scenario.contains("thread = true"), "{scenario}");
+    for (row, turn) in (0_i64..).zip(rows(&run).0) {
+        let live = i64::from(turn.asked_input_tokens.unwrap()) - (200 + 240 * row);
+        assert!(live.abs() <= 40 * row, "as much as the answers differ from the recorded ones");
+    }
+}
+
+#[test]
 fn recorded_cancels_leave_at_their_time_over_http_1_and_2_and_are_counted_apart() {
     for http in ["1.1", "2"] {
         let place = Place::new();

@@ -47,6 +47,11 @@ pub(super) struct SoundRoute {
 }
 
 impl SoundRoute {
+    /// Its protocol.
+    pub(super) fn provider(&self) -> &'static dyn Provider {
+        self.provider
+    }
+
     /// The header of its first key.
     pub(super) fn key_header(&self) -> Option<(String, Secret)> {
         let (name, value) = self.provider.key_header(self.route.keys.first()?.secret.expose());
