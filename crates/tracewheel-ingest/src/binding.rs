@@ -1,9 +1,10 @@
 //! Takes a cell into a row, by the field that its column is mapped to.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
-use tracewheel_timeline::Operation;
+use tracewheel_timeline::{HeaderClass, Operation};
 
 use crate::cells::Cell;
 use crate::column_map::{Binding, ColumnMap, Scale};
@@ -105,6 +106,7 @@ impl Column {
             Field::PrefixHashes => take_prefix_hashes(cell, draft, reading),
             Field::PrefixBlockTokens => take_block_tokens(cell, draft),
             Field::Params => take_params(cell, draft),
+            Field::Headers => take_headers(cell, draft, reading),
             Field::Param(key) => take_param(key, cell, draft),
             Field::Tag => self.take_tag(cell, draft, reading),
             field => take_count(field, cell, draft)
@@ -411,6 +413,62 @@ fn take_params(cell: &Cell<'_>, draft: &mut Draft) -> Result<(), RejectReason> {
         }
     }
     Ok(())
+}
+
+/// Most headers of one request that are kept.
+const MOST_HEADERS: usize = 64;
+
+/// Takes the headers that may be sent again: an object of names and values, or a list of objects with `name` and `value`.
+fn take_headers(cell: &Cell<'_>, draft: &mut Draft, reading: &mut Reading<'_>) -> Result<(), RejectReason> {
+    let text = match cell {
+        Cell::Json(raw) => raw,
+        other => other.as_text()?,
+    };
+    let pairs: Vec<(String, Value)> = match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => object.into_iter().collect(),
+        Ok(Value::Array(items)) => {
+            items.iter().map(named).collect::<Option<_>>().ok_or(RejectReason::BadValue)?
+        }
+        _ => return Err(RejectReason::BadValue),
+    };
+    let mut kept: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+    for (name, value) in pairs {
+        let Some(value) = value_of(&value) else {
+            reading.tally.drop_value("headers", "no text");
+            continue;
+        };
+        if let Some(why) = HeaderClass::of(&name, &value).why_left_out() {
+            reading.tally.drop_value("headers", why);
+        } else if kept.len() >= MOST_HEADERS {
+            reading.tally.drop_value("headers", "too many");
+        } else {
+            let words = &mut reading.tally.words;
+            kept.insert(words.share(&name.to_ascii_lowercase()), words.share(&value));
+        }
+    }
+    if !kept.is_empty() {
+        draft.row.request_headers = Some(kept);
+    }
+    Ok(())
+}
+
+/// A header of a list.
+fn named(item: &Value) -> Option<(String, Value)> {
+    Some((item.get("name")?.as_str()?.to_owned(), item.get("value")?.clone()))
+}
+
+/// A header's value as text; several values of one name are one, parted by commas.
+fn value_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Array(values) => {
+            let values: Vec<&str> = values.iter().map(Value::as_str).collect::<Option<_>>()?;
+            Some(values.join(", "))
+        }
+        Value::Null | Value::Object(_) => None,
+    }
 }
 
 fn is_format(kind: &Value) -> bool {

@@ -42,6 +42,8 @@ pub(crate) enum Field {
     PrefixHashes,
     PrefixBlockTokens,
     Params,
+    /// Headers of the request.
+    Headers,
     /// One parameter of the request, by the key it gets in `params`.
     Param(&'static str),
     /// `tags.NAME`; the name stands beside it.
@@ -205,6 +207,13 @@ pub(crate) static FIELDS: &[FieldSpec] = &[
         "JSON object of parameters; only known, text-free ones are kept",
     ),
     spec(
+        "headers",
+        "request_headers",
+        Field::Headers,
+        Kind::Plain,
+        "JSON object of request headers; never taken unasked, and never secrets",
+    ),
+    spec(
         "max_tokens",
         "max_tokens",
         Field::Param("max_tokens"),
@@ -246,6 +255,8 @@ pub(crate) fn spec_of(field: Field) -> Option<&'static FieldSpec> {
 pub(crate) fn by_column(column: &str) -> Option<&'static FieldSpec> {
     FIELDS
         .iter()
+        // Headers may hold anything: somebody has to ask for them.
+        .filter(|spec| spec.field != Field::Headers)
         .find(|spec| spec.name.eq_ignore_ascii_case(column) || spec.column.eq_ignore_ascii_case(column))
 }
 

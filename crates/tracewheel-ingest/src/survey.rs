@@ -240,6 +240,9 @@ fn likeness(row: &RequestRow) -> u64 {
     if let Some(tags) = &row.tags {
         tags.hash(&mut hash);
     }
+    if let Some(headers) = &row.request_headers {
+        headers.hash(&mut hash);
+    }
     hash.finish()
 }
 

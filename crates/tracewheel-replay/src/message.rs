@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use tracewheel_protocol::{AnswerForm, Provider};
 use tracewheel_record::{AttemptRecord, EventRow, ReadStampRow, ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::{AttemptStatus, Phase, Reason, RequestStatus};
@@ -29,6 +29,8 @@ pub(crate) struct ReadyRequest {
     pub(crate) method: Method,
     /// Where it goes: the path with its query.
     pub(crate) uri: Uri,
+    /// Recorded headers, in the place of the protocol's own.
+    pub(crate) headers: Option<Box<HeaderMap>>,
     /// The exact bytes to send.
     pub(crate) body: Body,
     /// When the recorded client left, after the arrival.

@@ -1,15 +1,16 @@
 //! The look-ahead: a thread that renders requests before they are due, within bounds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
-use http::{Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_protocol::{AnswerForm, Place, Provider, RenderRequest, Turn, carrier};
 use tracewheel_record::{RequestRecord, Strata};
+use tracewheel_timeline::HeaderClass;
 use tracewheel_timeline::vocab::{BodyState, Operation, Phase, Reason, RequestStatus, Source};
 use tracewheel_tokens::{WORDS, words};
 use tracewheel_transport::{Body, Endpoint};
@@ -217,10 +218,12 @@ impl Renderer {
         };
         let uri = self.paths.of((at, &route.endpoint), provider, &place);
         let body = self.body(route, provider, &method, planned, phase);
+        let headers = planned.headers.as_ref().filter(|_| provider.knobs().free_form);
         Rendered {
             provider,
             answer: options.answer,
             target: route.target,
+            headers: headers.map(|recorded| Box::new(recorded_headers(recorded, &head.set))),
             head: Arc::clone(head),
             method,
             uri,
@@ -292,6 +295,21 @@ impl Renderer {
     }
 }
 
+/// The recorded headers that are sent: those that may be, and that the scenario has not set.
+fn recorded_headers(recorded: &BTreeMap<Arc<str>, Arc<str>>, set: &[HeaderName]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in recorded {
+        if HeaderClass::of(name, value) == HeaderClass::Request
+            && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+            && let Ok(value) = HeaderValue::from_str(value)
+            && !set.contains(&name)
+        {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
 /// All that a made-up request says beside its prompt.
 fn asking<'a>(
     route: &'a BoundRoute,
@@ -324,6 +342,7 @@ struct Rendered {
     head: Arc<Head>,
     method: Method,
     uri: Uri,
+    headers: Option<Box<HeaderMap>>,
     body: Body,
 }
 
@@ -488,7 +507,7 @@ impl Prefetch {
 }
 
 fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered) -> ReadyRequest {
-    let Rendered { provider, answer, target, head, method, uri, body } = rendered;
+    let Rendered { provider, answer, target, head, method, uri, headers, body } = rendered;
     ReadyRequest {
         provider,
         target,
@@ -503,6 +522,7 @@ fn ready(planned: PlannedRequest, record: Box<RequestRecord>, rendered: Rendered
         draft: None,
         record,
         uri,
+        headers,
         body,
     }
 }

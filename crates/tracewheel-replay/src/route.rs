@@ -186,6 +186,7 @@ mod tests {
             user_hash: None,
             tags: None,
             params: None,
+            headers: None,
             body: None,
             body_state: BodyState::Absent,
             prompt: PromptSpec { blocks: Vec::new(), tail: None },

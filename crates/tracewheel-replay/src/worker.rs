@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::SyncSender;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, PreciseWaiter, WaiterOptions};
 use tracewheel_record::DepartureLog;
@@ -73,6 +73,8 @@ pub(crate) struct Head {
     pub(crate) streamed: HeaderMap,
     /// Where a plain one is.
     pub(crate) plain: HeaderMap,
+    /// Which of them the scenario has set, so that recorded ones do not replace them.
+    pub(crate) set: Vec<HeaderName>,
 }
 
 impl Target {
@@ -193,7 +195,11 @@ enum Chore {
     Write(u32),
     Timeout(u32),
     Cancel(u32),
-    ConnectTimeout { pool: usize, slot: u32, number: u32 },
+    ConnectTimeout {
+        pool: usize,
+        slot: u32,
+        number: u32,
+    },
     Tend,
 }
 

@@ -30,6 +30,57 @@ fn heard_of<'a>(heard: &'a [Heard], finished: &bench::Finished, bench: &Bench, r
     heard.iter().find(|heard| heard.id == id).unwrap()
 }
 
+#[test]
+fn free_form_requests_send_their_recorded_headers_and_no_secret_and_the_scenario_has_the_last_word() {
+    let server = Server::start(|_| Reply::Status(200, "", "{}"));
+    let bench = Bench::new(&[0, MS], |number, row| {
+        let recorded = [
+            ("accept", "text/plain"),
+            ("x-tier", "recorded"),
+            ("x-region", "eu"),
+            // No importer keeps these; another hand may have written the timeline.
+            ("authorization", "Bearer SECRET"),
+            ("x-api-key", "SECRET"),
+            ("host", "llm.example"),
+            ("accept-encoding", "gzip"),
+            ("x-forwarded-for", "192.0.2.1"),
+        ];
+        let headers = recorded.map(|(name, value)| (name.into(), value.into()));
+        *row = RequestRow {
+            operation: Operation::Http,
+            method: Some("POST".into()),
+            path: Some("/x".into()),
+            body: Some("{}".into()),
+            body_state: BodyState::Full,
+            request_headers: (number == 0).then(|| headers.into()),
+            ..row.clone()
+        };
+    });
+    let bench = bench.planned(PlanOptions { free_form: true, ..PlanOptions::default() });
+    let mut config = config(&server, "http");
+    config.headers = vec![("X-Tier".to_owned(), "scenario".to_owned())];
+    let finished = bench.run(&config);
+    assert_eq!(finished.report.counts.ok, 2);
+    let heard = server.heard().clone();
+    let of = |row| heard_of(&heard, &finished, &bench, row);
+    let (with, without) = (of(0), of(1));
+    assert_eq!((with.header("accept"), without.header("accept")), (Some("text/plain"), Some("*/*")));
+    assert_eq!((with.header("x-tier"), with.header("x-region")), (Some("scenario"), Some("eu")));
+    assert_eq!(with.header("content-type"), Some("application/json"), "the protocol's own");
+    assert_eq!(with.header("accept-encoding"), Some("identity"));
+    assert!(!with.head.contains("SECRET") && with.header("x-forwarded-for").is_none(), "{}", with.head);
+    assert!(with.header("host").unwrap().starts_with("127.0.0.1"));
+    // A protocol that is no free form has its own headers alone.
+    let chat = RequestRow {
+        request_headers: Some([("x-region".into(), "eu".into())].into()),
+        ..RequestRow::default()
+    };
+    let before = server.heard().len();
+    let bench = Bench::new(&[0], |_, row| row.request_headers.clone_from(&chat.request_headers));
+    bench.run(&ReplayConfig { target: server.url(), ..ReplayConfig::default() });
+    assert!(server.heard()[before].header("x-region").is_none());
+}
+
 /// Rows of free-form requests: a stream, lines, bytes, a plain answer, and one of which nothing is recorded.
 fn free_form() -> Bench {
     let offsets: Vec<i64> = (0..5).map(|number| number * 3 * MS).collect();

@@ -79,6 +79,7 @@ macro_rules! for_each_column {
             tags: Tags,
             source_file: Required<Dict<Arc<str>>>,
             source_offset: Required<Num<UInt64Type>>,
+            request_headers: Tags,
         }
     };
 }

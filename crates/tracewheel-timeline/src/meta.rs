@@ -16,7 +16,7 @@ use crate::vocab::vocabulary;
 pub const PREFIX: &str = "tracewheel.";
 
 /// The version that this code writes.
-pub const VERSION: Version = Version { major: 1, minor: 0 };
+pub const VERSION: Version = Version { major: 1, minor: 1 };
 
 /// The metadata keys, in the order of the reference.
 pub mod keys {
@@ -272,7 +272,7 @@ mod tests {
     fn another_major_is_refused_with_both_versions_and_a_newer_minor_is_read() {
         let text = replaced(keys::VERSION, Some("2.3")).unwrap_err().to_string();
         assert!(
-            text.contains("version 2.3") && text.contains("reads 1.0") && text.contains("newer"),
+            text.contains("version 2.3") && text.contains("reads 1.1") && text.contains("newer"),
             "{text}"
         );
         let text = replaced(keys::VERSION, Some("0.9")).unwrap_err().to_string();

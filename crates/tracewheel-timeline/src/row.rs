@@ -114,4 +114,6 @@ pub struct RequestRow {
     pub source_file: Arc<str>,
     /// Byte offset of the record in the log file (uncompressed), or its number where a format has no bytes.
     pub source_offset: u64,
+    /// Headers of the request that may be sent again, by their names in lower case. Since version 1.1.
+    pub request_headers: Option<BTreeMap<Arc<str>, Arc<str>>>,
 }

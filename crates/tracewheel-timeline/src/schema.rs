@@ -1,4 +1,4 @@
-//! The Arrow schema of a timeline, version 1.0.
+//! The Arrow schema of a timeline, version 1.1.
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ use tracewheel_timeline::{
     TimelineWriter, TtftKind, VERSION, Version,
 };
 
+const DIGEST_V1_1: &str = "a7d4223efb34de3cd9928d83108b85d7ec8d21d123910b6f314543086f7ac83b";
 const DIGEST_V1_0: &str = "527b7434af2cdee0c174ec9cf366aba231f1c515cafa5f775a86396d8dc16128";
 
 fn golden(version: Version) -> PathBuf {
@@ -34,7 +35,15 @@ fn meta() -> TimelineMeta {
     }
 }
 
-/// Three rows that use every column, and leave every nullable one null at least once.
+/// What version 1.1 added, in the first row.
+fn rows_v1_1() -> Vec<RequestRow> {
+    let mut rows = rows();
+    let headers = [("content-type".into(), "application/json".into()), ("x-priority".into(), "".into())];
+    rows[0].request_headers = Some(BTreeMap::from(headers));
+    rows
+}
+
+/// Three rows that use every column of version 1.0, and leave every nullable one null at least once.
 fn rows() -> Vec<RequestRow> {
     let first = RequestRow {
         arrival_unix_ns: Some(1_795_536_000_123_456_000),
@@ -121,6 +130,16 @@ fn the_golden_file_of_version_1_0_reads_as_it_was_written() {
 }
 
 #[test]
+fn the_golden_file_of_version_1_1_reads_as_it_was_written() {
+    let version = Version { major: 1, minor: 1 };
+    let timeline = Timeline::open(golden(version)).unwrap();
+    let found: Vec<RequestRow> = timeline.rows().map(|row| row.unwrap().1).collect();
+    assert_eq!(found, rows_v1_1());
+    assert_eq!(*timeline.meta(), TimelineMeta { version, digest: DIGEST_V1_1.to_owned(), ..meta() });
+    assert_eq!(timeline.compute_digest().unwrap(), DIGEST_V1_1);
+}
+
+#[test]
 #[ignore = "writes the golden file of a new version"]
 fn write_the_golden_file() {
     let path = golden(VERSION);
@@ -130,7 +149,7 @@ fn write_the_golden_file() {
     }
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut writer = TimelineWriter::create(&path, meta()).unwrap();
-    rows().iter().for_each(|row| {
+    rows_v1_1().iter().for_each(|row| {
         writer.push(row).unwrap();
     });
     eprintln!("written; its digest is {}", writer.finish().unwrap().digest);

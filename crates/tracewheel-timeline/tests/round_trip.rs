@@ -54,6 +54,7 @@ prop_compose! {
         body in option::of(collection::vec(any::<u8>(), 0..40)),
         body_state in word(BodyState::ALL),
         tags in option::of(collection::btree_map(text(), text(), 0..4)),
+        request_headers in option::of(collection::btree_map(text(), text(), 0..3)),
     ) -> RequestRow {
         let [input, output, cached, written, reasoning] = counts;
         RequestRow {
@@ -63,7 +64,7 @@ prop_compose! {
             cache_write_tokens: written.0, cache_write_tokens_source: written.1,
             reasoning_tokens: reasoning.0, reasoning_tokens_source: reasoning.1,
             prefix_hashes, prefix_block_tokens, images, tools, params, body: body.map(Bytes::from), body_state,
-            tags, ..base.clone()
+            tags, request_headers, ..base.clone()
         }
     }
 }

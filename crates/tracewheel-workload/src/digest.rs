@@ -85,6 +85,7 @@ impl Canonical {
             user_hash,
             tags,
             params,
+            headers,
             body,
             body_state,
             prompt,
@@ -118,6 +119,15 @@ impl Canonical {
             self.text(value.as_bytes());
         }
         self.optional_text(params.as_deref().map(str::as_bytes));
+        // Where there are none nothing is said, so that plans of earlier versions keep their digest.
+        if let Some(headers) = headers {
+            self.text(b"headers");
+            self.length(headers.len());
+            for (name, value) in headers {
+                self.text(name.as_bytes());
+                self.text(value.as_bytes());
+            }
+        }
         self.optional_text(body.as_deref());
         self.text(BodyState::as_str(*body_state).as_bytes());
         self.prompt(prompt);

@@ -235,6 +235,7 @@ impl HistoryRequests {
             user_hash: row.user_hash,
             tags: row.tags,
             params: row.params,
+            headers: None,
             body: None,
             body_state: BodyState::Absent,
             prompt,

@@ -59,6 +59,7 @@ const COLUMNS: &[&str] = &[
     "body_state",
     "cancel_after_ns",
     "tags",
+    "request_headers",
 ];
 
 /// The columns that say what a request asks for and of whom.
@@ -324,6 +325,7 @@ impl PlannedRequests {
             user_hash: row.user_hash,
             tags: row.tags,
             params: row.params,
+            headers: row.request_headers,
             body: row.body,
             body_state: row.body_state,
             prompt,

@@ -63,6 +63,8 @@ pub struct PlannedRequest {
     pub tags: Option<BTreeMap<Arc<str>, Arc<str>>>,
     /// Recorded parameters as a JSON object.
     pub params: Option<Arc<str>>,
+    /// Recorded headers that may be sent again, by their names in lower case. Only free-form requests send them.
+    pub headers: Option<BTreeMap<Arc<str>, Arc<str>>>,
     /// The recorded body. Only a [`BodyState::Full`] one may be sent in the place of the prompt.
     pub body: Option<Bytes>,
     /// How much of the body is there.

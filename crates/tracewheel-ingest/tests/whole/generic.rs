@@ -10,14 +10,14 @@ const BASE_MS: i64 = 1_795_536_000_000;
 
 #[test]
 fn every_field_is_reachable_by_a_map() {
-    let log = r#"{"t": 1795536000.000123, "id": "r-1", "usage": {"prompt": 100, "completion": 50, "details": {"cached": 64, "written": 16, "reasoning": 20}}, "timing": {"first": 12.5, "total": 2.25, "left": 900}, "m": "big", "mv": "big-0611", "p": "acme", "r": "eu", "host": "gw1", "verb": "POST", "url": "/v1/chat/completions?key=abc", "stream": true, "code": 200, "tries": 2, "turn": 3, "sess": "s-1", "org": "o-1", "who": "ada@example.org", "imgs": 1, "fns": 4, "gone": false, "hit": false, "rate": 0.5, "mt": 64, "temp": 0.2, "req": {"seed": 7, "stop": "SECRET", "response_format": {"type": "json_schema", "json_schema": {"x": "SECRET"}}}, "blocks": [11, "ab"], "lens": [60, 40], "ev": [12.5, 20], "team": "blue"}"#;
+    let log = r#"{"t": 1795536000.000123, "id": "r-1", "usage": {"prompt": 100, "completion": 50, "details": {"cached": 64, "written": 16, "reasoning": 20}}, "timing": {"first": 12.5, "total": 2.25, "left": 900}, "m": "big", "mv": "big-0611", "p": "acme", "r": "eu", "host": "gw1", "verb": "POST", "url": "/v1/chat/completions?key=abc", "stream": true, "code": 200, "tries": 2, "turn": 3, "sess": "s-1", "org": "o-1", "who": "ada@example.org", "imgs": 1, "fns": 4, "gone": false, "hit": false, "rate": 0.5, "mt": 64, "temp": 0.2, "req": {"seed": 7, "stop": "SECRET", "response_format": {"type": "json_schema", "json_schema": {"x": "SECRET"}}}, "blocks": [11, "ab"], "lens": [60, 40], "heads": {"X-Tier": "gold", "authorization": "Bearer SECRET"}, "ev": [12.5, 20], "team": "blue"}"#;
     let map = "arrival=t,request_id=id,input_tokens=usage.prompt,output_tokens=usage.completion,\
                cached_tokens=usage.details.cached,cache_write_tokens=usage.details.written,\
                reasoning_tokens=usage.details.reasoning,ttft=timing.first:ms,e2e=timing.total:s,\
                cancel_after=timing.left:ms,model=m,model_served=mv,provider=p,route=r,endpoint=host,method=verb,\
                path=url,stream=stream,status=code,attempts=tries,turn=turn,session=sess,tenant=org,user=who,\
                images=imgs,tools=fns,client_gone=gone,served_by_gateway_cache=hit,sample_rate=rate,max_tokens=mt,\
-               temperature=temp,params=req,prefix_hashes=blocks,prefix_block_tokens=lens,events=ev:ms,tags.team=team";
+               temperature=temp,params=req,prefix_hashes=blocks,prefix_block_tokens=lens,events=ev:ms,headers=heads,tags.team=team";
     let done = import(log, IngestOptions { ttft_kind: Some(TtftKind::FirstChunk), ..mapped(map) });
     let row = &done.rows[0];
     assert_eq!((row.arrival_unix_ns, row.arrival_precision_ns), (Some(1_795_536_000_000_123_000), 1_000));
@@ -51,6 +51,44 @@ fn every_field_is_reachable_by_a_map() {
     let kept = serde_json::json!({"max_tokens": 64, "temperature": 0.2, "seed": 7, "response_format": {"type": "json_schema"}});
     assert_eq!(params, kept);
     assert_eq!(row.tags.as_ref().unwrap()["team"].as_ref(), "blue");
+    assert_eq!(row.request_headers, Some([("x-tier".into(), "gold".into())].into()));
+}
+
+#[test]
+fn headers_are_kept_where_they_are_asked_for_and_what_is_no_part_of_the_request_is_dropped_and_counted() {
+    let log = r#"{"ts": 1795536000123, "headers": {"Content-Type": "application/json", "X-Tags": ["a", "b"], "x-limit": 5, "COOKIE": "SECRET-1", "x-api-key": "SECRET-2", "x-custom": "Bearer SECRET-3", "Host": "llm.example", "X-Forwarded-For": "192.0.2.1", "x-bad": "a\nb", "x-null": null}}
+{"ts": 1795536000124, "headers": [{"name": "Accept", "value": "*/*"}, {"name": "Api-Key", "value": "SECRET-4"}]}
+{"ts": 1795536000125, "headers": {"authorization": "SECRET-5"}}
+{"ts": 1795536000126, "headers": null}
+{"ts": 1795536000127, "headers": "content-type: text/plain"}
+"#;
+    let done = import(log, mapped("arrival=ts:ms,headers=headers"));
+    let kept = |pairs: &[(&str, &str)]| {
+        Some(pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+    };
+    let expected = [
+        kept(&[("content-type", "application/json"), ("x-limit", "5"), ("x-tags", "a, b")]),
+        kept(&[("accept", "*/*")]),
+        None,
+        None,
+    ];
+    assert_eq!(done.each(|row| row.request_headers.clone()), expected);
+    assert_eq!(done.report.rejected_by_reason[&RejectReason::BadValue], 1, "no JSON");
+    let report = serde_json::to_string(&done.report).unwrap();
+    assert!(!report.contains("SECRET") && !format!("{:?}", done.rows).contains("SECRET"));
+    for (why, times) in [
+        ("might be a secret", 5),
+        ("of one connection", 1),
+        ("tells who asked", 1),
+        ("no header that", 1),
+        ("no text", 1),
+    ] {
+        let told = done.report.dropped_values.iter().find(|(key, _)| key.contains(why));
+        assert_eq!(told.map(|(_, count)| *count), Some(times), "{why}: {report}");
+    }
+    // Nobody asked for them: they stay where they are.
+    let unasked = "{\"arrival_unix_ns\": 1795536000123456789, \"headers\": {\"x\": \"y\"}, \"request_headers\": {\"x\": \"y\"}}\n";
+    assert_eq!(import(unasked, options()).rows[0].request_headers, None);
 }
 
 #[test]

@@ -363,6 +363,7 @@ mod tests {
             user_hash: None,
             tags: None,
             params: None,
+            headers: None,
             body: None,
             body_state: BodyState::Absent,
             prompt: prompt(&[], 30),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use tracewheel_protocol::{AnswerForm, Provider};
 use tracewheel_record::{ReleaseRecord, RequestRecord};
 use tracewheel_timeline::vocab::Phase;
@@ -51,6 +51,8 @@ pub(super) struct Flight {
     pub(super) head: Arc<Head>,
     pub(super) method: Method,
     pub(super) uri: Uri,
+    /// Recorded headers, in the place of the protocol's own.
+    pub(super) headers: Option<Box<HeaderMap>>,
     pub(super) body: Body,
     /// What was planned, where the answer before it goes into its body.
     pub(super) draft: Option<Box<PlannedRequest>>,
@@ -112,6 +114,7 @@ impl Flight {
             head: request.head,
             method: request.method,
             uri: request.uri,
+            headers: request.headers,
             body: request.body,
             draft: request.draft,
             cancel_after_ns: request.cancel_after_ns,

@@ -111,6 +111,9 @@ impl Worker {
         for (name, value) in fixed {
             request.headers.insert(name, value.clone());
         }
+        for (name, value) in flight.headers.iter().flat_map(|headers| headers.iter()) {
+            request.headers.insert(name, value.clone());
+        }
         if self.rules.connection_use == ConnectionUse::PerRequest {
             request.headers.insert(header::CONNECTION, CLOSE);
         }

@@ -12,9 +12,13 @@ use crate::worker::Head;
 
 /// Once for each of the route's keys, and once where it has none.
 pub(super) fn heads(provider: &dyn Provider, route: &Route) -> Result<Vec<Arc<Head>>, RouteError> {
+    let named = route.headers.iter().map(|(name, _)| name);
+    let named = named.chain(route.secret_headers.iter().map(|(name, _)| name));
+    // What is no header name is refused below.
+    let set: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect();
     let of = |key: Option<&Secret>| {
         let streamed = headers(provider, route, key, true)?;
-        Ok(Arc::new(Head { streamed, plain: headers(provider, route, key, false)? }))
+        Ok(Arc::new(Head { streamed, plain: headers(provider, route, key, false)?, set: set.clone() }))
     };
     if route.keys.is_empty() {
         return Ok(vec![of(None)?]);
