@@ -3,6 +3,7 @@
 
 use tracewheel_timeline::vocab::EventKind;
 
+use crate::lenient::{self, Sink};
 use crate::lines::LineFramer;
 use crate::options::AnswerForm;
 use crate::sse::{Frame, Framer, MAX_EVENT_BYTES, Tail, append};
@@ -31,6 +32,40 @@ pub(crate) trait Dialect {
 
     /// What the server said about itself so far.
     fn meta(&self) -> &ResponseMeta;
+}
+
+/// What one message says: read leniently, kept, and cleared for the next one.
+pub(crate) trait Said: Sink + Default {
+    /// It is an error.
+    fn is_error(&self) -> bool;
+
+    /// What the server said about itself so far.
+    fn meta_mut(&mut self) -> &mut ResponseMeta;
+
+    /// Forgets all but what the server said about itself.
+    fn clear(&mut self) {
+        let meta = std::mem::take(self.meta_mut());
+        *self = Self::default();
+        *self.meta_mut() = meta;
+    }
+
+    /// Reads a message of a stream. False where it is no JSON, or an error, which `state` then knows.
+    fn hear(&mut self, data: &[u8], end_offset: u64, state: &mut State, out: &mut Vec<Event>) -> bool {
+        self.clear();
+        match lenient::read_message(data, self, Self::clear) {
+            Err(error) => state.malformed(format!("invalid JSON: {error}"), data.len(), end_offset, out),
+            Ok(()) if self.is_error() => state.failed(data, end_offset, out),
+            Ok(()) => return true,
+        }
+        false
+    }
+
+    /// Reads a whole, plain answer. False where it is an error.
+    fn hear_whole(&mut self, body: &[u8]) -> serde_json::Result<bool> {
+        self.clear();
+        lenient::read_message(body, self, Self::clear)?;
+        Ok(!self.is_error())
+    }
 }
 
 /// What a whole, plain answer turned out to be.

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
-use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
+use crate::body::{Answer, BodyDecoder, Dialect, Said, State, event, outputs};
 use crate::provider::{Place, in_path};
 use crate::write::{self, Parameter, json, sampling};
-use crate::{Chat, Decoder, Event, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::{
+    Chat, Decoder, Event, GeminiEmbeddings, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta,
+};
 
 mod message;
 #[cfg(test)]
@@ -47,6 +49,10 @@ impl Provider for Gemini {
 
     fn knobs(&self) -> Knobs {
         Knobs { api_version: true, ..Knobs::default() }
+    }
+
+    fn embeddings(&self) -> Option<&'static dyn Provider> {
+        Some(&GeminiEmbeddings)
     }
 
     fn path<'a>(&self, place: &Place<'a>) -> Cow<'a, str> {
@@ -93,12 +99,8 @@ impl Dialect for Dialogue {
         state: &mut State,
         out: &mut Vec<Event>,
     ) {
-        self.message.clear();
-        if let Err(error) = lenient::read_message(data, &mut self.message, Message::clear) {
-            return state.malformed(format!("invalid JSON: {error}"), data.len(), end_offset, out);
-        }
-        if self.message.error {
-            return state.failed(data, end_offset, out);
+        if !self.message.hear(data, end_offset, state, out) {
+            return;
         }
         // There is no end marker, and figures may follow the last output: only the end of the body ends the answer.
         state.may_end |= self.message.finished;
@@ -126,9 +128,7 @@ impl Dialect for Dialogue {
         state: &mut State,
         out: &mut Vec<Event>,
     ) -> serde_json::Result<Answer> {
-        self.message.clear();
-        lenient::read_message(body, &mut self.message, Message::clear)?;
-        if self.message.error {
+        if !self.message.hear_whole(body)? {
             return Ok(Answer::Failed);
         }
         if !self.message.has_candidates && !self.message.finished {

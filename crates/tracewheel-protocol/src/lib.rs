@@ -31,6 +31,7 @@ mod body;
 mod conversation;
 mod decode;
 mod gemini;
+mod gemini_embeddings;
 mod headers;
 mod http;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use azure_openai::{AzureEmbeddings, AzureOpenAi};
 pub use conversation::{Chat, Speaker, Threaded, Turn};
 pub use decode::{Decoder, ErrorDetail, Event, ResponseHead, ResponseMeta, StreamEnd, TokenSource, Warnings};
 pub use gemini::Gemini;
+pub use gemini_embeddings::GeminiEmbeddings;
 pub use headers::ReportedHeaders;
 pub use http::{Http, Template};
 pub use ollama_chat::OllamaChat;
@@ -82,6 +84,7 @@ pub static PROVIDERS: &[&dyn Provider] = &[
     &AzureEmbeddings,
     &AnthropicMessages,
     &Gemini,
+    &GeminiEmbeddings,
     &TgiGenerate,
     &OllamaChat,
     &OllamaGenerate,

@@ -3,10 +3,8 @@
 use serde::de::{MapAccess, SeqAccess};
 use tracewheel_timeline::vocab::EventKind;
 
-use crate::body::{Answer, Dialect, State, event, outputs};
-use crate::lenient::{
-    self, Payload, Sink, Truthy, count, first, flag, measure, millis, skip, take, take_element,
-};
+use crate::body::{Answer, Dialect, Said, State, event, outputs};
+use crate::lenient::{Payload, Sink, Truthy, count, first, flag, measure, millis, skip, take, take_element};
 use crate::write::{Parameter, number, sampling};
 use crate::{Event, RenderRequest, ResponseMeta, Usage};
 
@@ -45,12 +43,8 @@ impl Dialect for Ollama {
         state: &mut State,
         out: &mut Vec<Event>,
     ) {
-        self.message.clear();
-        if let Err(error) = lenient::read_message(data, &mut self.message, Message::clear) {
-            return state.malformed(format!("invalid JSON: {error}"), data.len(), end_offset, out);
-        }
-        if self.message.error {
-            return state.failed(data, end_offset, out);
+        if !self.message.hear(data, end_offset, state, out) {
+            return;
         }
         let before = out.len();
         self.outputs(end_offset, state, out);
@@ -75,9 +69,7 @@ impl Dialect for Ollama {
         state: &mut State,
         out: &mut Vec<Event>,
     ) -> serde_json::Result<Answer> {
-        self.message.clear();
-        lenient::read_message(body, &mut self.message, Message::clear)?;
-        if self.message.error {
+        if !self.message.hear_whole(body)? {
             return Ok(Answer::Failed);
         }
         self.outputs(end_offset, state, out);
@@ -113,10 +105,13 @@ struct Message {
     meta: ResponseMeta,
 }
 
-impl Message {
-    fn clear(&mut self) {
-        let meta = std::mem::take(&mut self.meta);
-        *self = Message { meta, ..Message::default() };
+impl Said for Message {
+    fn is_error(&self) -> bool {
+        self.error
+    }
+
+    fn meta_mut(&mut self) -> &mut ResponseMeta {
+        &mut self.meta
     }
 }
 

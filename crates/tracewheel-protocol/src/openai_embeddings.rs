@@ -3,7 +3,7 @@
 use serde::de::MapAccess;
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
-use crate::body::{Answer, BodyDecoder, Dialect, State, event};
+use crate::body::{Answer, BodyDecoder, Dialect, Said, State, event};
 use crate::lenient::{self, Sink, count, first, flag, skip, take};
 use crate::write::{self, text};
 use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, Usage};
@@ -80,9 +80,7 @@ impl Dialect for Vectors {
         state: &mut State,
         out: &mut Vec<Event>,
     ) -> serde_json::Result<Answer> {
-        self.message.clear();
-        lenient::read_message(body, &mut self.message, Message::clear)?;
-        if self.message.error {
+        if !self.message.hear_whole(body)? {
             return Ok(Answer::Failed);
         }
         if !self.message.has_vectors {
@@ -107,10 +105,13 @@ struct Message {
     meta: ResponseMeta,
 }
 
-impl Message {
-    fn clear(&mut self) {
-        let meta = std::mem::take(&mut self.meta);
-        *self = Message { meta, ..Message::default() };
+impl Said for Message {
+    fn is_error(&self) -> bool {
+        self.error
+    }
+
+    fn meta_mut(&mut self) -> &mut ResponseMeta {
+        &mut self.meta
     }
 }
 
@@ -118,7 +119,7 @@ impl Sink for Message {
     fn entry<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
             "data" | "embedding" | "embeddings" => flag(values, &mut self.has_vectors),
-            "usage" => take(values, &mut Counts(&mut self.usage)),
+            "usage" | "usageMetadata" => take(values, &mut Counts(&mut self.usage)),
             "error" => flag(values, &mut self.error),
             "object" => {
                 let mut is = lenient::Is { wanted: "error", found: false };
@@ -138,6 +139,9 @@ struct Counts<'m>(&'m mut Usage);
 
 impl Sink for Counts<'_> {
     fn entry<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
-        if key == "prompt_tokens" { count(values, &mut self.0.input_tokens, true) } else { skip(values) }
+        match key {
+            "prompt_tokens" | "promptTokenCount" => count(values, &mut self.0.input_tokens, true),
+            _ => skip(values),
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::de::{MapAccess, SeqAccess};
 use tracewheel_timeline::vocab::{EventKind, Operation};
 
-use crate::body::{Answer, BodyDecoder, Dialect, State, event};
-use crate::lenient::{self, Length, Sink, count, first, flag, length, skip, take, take_element};
+use crate::body::{Answer, BodyDecoder, Dialect, Said, State, event};
+use crate::lenient::{Length, Sink, count, first, flag, length, skip, take, take_element};
 use crate::write::{Parameter, json, number, recorded_number, string};
 use crate::{Decoder, Event, Place, Provider, RenderRequest, ResponseHead, ResponseMeta, TokenSource, Usage};
 
@@ -83,12 +83,8 @@ impl Dialect for Tgi {
         if data.starts_with(b"[DONE]") {
             return out.push(event(EventKind::Meta, data.len(), end_offset));
         }
-        self.message.clear();
-        if let Err(error) = lenient::read_message(data, &mut self.message, Message::clear) {
-            return state.malformed(format!("invalid JSON: {error}"), data.len(), end_offset, out);
-        }
-        if self.message.error {
-            return state.failed(data, end_offset, out);
+        if !self.message.hear(data, end_offset, state, out) {
+            return;
         }
         state.usage.update(&self.message.usage);
         let Message { token, special, whole, details, .. } = self.message;
@@ -121,9 +117,7 @@ impl Dialect for Tgi {
         state: &mut State,
         out: &mut Vec<Event>,
     ) -> serde_json::Result<Answer> {
-        self.message.clear();
-        lenient::read_message(body, &mut self.message, Message::clear)?;
-        if self.message.error {
+        if !self.message.hear_whole(body)? {
             return Ok(Answer::Failed);
         }
         let Some(whole) = self.message.whole else { return Ok(Answer::Lacks("generated_text")) };
@@ -151,10 +145,13 @@ struct Message {
     meta: ResponseMeta,
 }
 
-impl Message {
-    fn clear(&mut self) {
-        let meta = std::mem::take(&mut self.meta);
-        *self = Message { meta, ..Message::default() };
+impl Said for Message {
+    fn is_error(&self) -> bool {
+        self.error
+    }
+
+    fn meta_mut(&mut self) -> &mut ResponseMeta {
+        &mut self.meta
     }
 }
 

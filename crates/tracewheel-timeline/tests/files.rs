@@ -188,7 +188,7 @@ fn another_major_version_is_refused_with_both_versions() {
     let pairs = [(keys::KIND, "timeline"), (keys::VERSION, "2.1")];
     foreign(&path, vec![("x", Arc::new(Int64Array::from(vec![1])))], &pairs);
     let text = Timeline::open(&path).unwrap_err().to_string();
-    assert!(text.contains("version 2.1") && text.contains("reads 1.0"), "{text}");
+    assert!(text.contains("version 2.1") && text.contains("reads 1.1"), "{text}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Asked, BudgetLeft, Dialect, quoted};
+use super::{Asked, BudgetLeft, Dialect, openai_embeddings, quoted};
 use crate::api::{self, ApiError, Ask, Finish, Part, Wanted, answer, served_model};
 use crate::prompt::PromptHasher;
 use crate::reply::{TailShape, Text, Token, Usage, Voice};
@@ -15,6 +15,8 @@ const STREAM: &str = "/v1beta/models/{model}:streamGenerateContent";
 const PLAIN: &str = "/v1beta/models/{model}:generateContent";
 /// Where Google's own client asks.
 const V1_STREAM: &str = "/v1/models/{model}:streamGenerateContent";
+const EMBED: &str = "/v1beta/models/{model}:embedContent";
+const EMBED_ALL: &str = "/v1beta/models/{model}:batchEmbedContents";
 const V1_PLAIN: &str = "/v1/models/{model}:generateContent";
 
 /// `streamGenerateContent`, as server-sent events with `alt=sse` and else as one array in pieces, and `generateContent`.
@@ -22,10 +24,15 @@ pub(crate) struct Gemini;
 
 impl Dialect for Gemini {
     fn paths(&self) -> &'static [&'static str] {
-        &[STREAM, PLAIN, V1_STREAM, V1_PLAIN]
+        &[STREAM, PLAIN, V1_STREAM, V1_PLAIN, EMBED, EMBED_ALL]
     }
 
     fn read(&self, asked: &Asked<'_>) -> Result<(Ask, Box<dyn Voice>), ApiError> {
+        for (pattern, batch) in [(EMBED, false), (EMBED_ALL, true)] {
+            if let Some(model) = asked.hole(pattern) {
+                return openai_embeddings::read_gemini(&model, batch, asked);
+            }
+        }
         let (ask, voice) = read(asked)?;
         Ok((ask, Box::new(voice)))
     }

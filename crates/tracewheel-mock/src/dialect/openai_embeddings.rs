@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::openai_chat::error_json;
 use super::{Asked, Dialect, quoted};
-use crate::api::{Answer, ApiError, Ask, Finish, json, served_model};
+use crate::api::{Answer, ApiError, Ask, Finish, Part, json, served_model};
 use crate::prompt::{Prompt, PromptHasher};
 use crate::reply::{TailShape, Text, Token, Usage, Voice};
 
@@ -96,7 +96,77 @@ pub(super) fn read(model: Option<&str>, asked: &Asked<'_>) -> Result<(Ask, Box<d
         let message = format!("dimensions must be from 1 to {MOST_DIMENSIONS}");
         return Err(ApiError::invalid(Some("dimensions"), message));
     }
-    let prompts = body.input.prompts();
+    let form = Form { dimensions, base64, shape: Shape::List };
+    ask(model, body.input.prompts(), form, asked)
+}
+
+/// What an answer looks like.
+struct Form {
+    dimensions: u32,
+    base64: bool,
+    shape: Shape,
+}
+
+/// Whose answer it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// OpenAI's list.
+    List,
+    /// Gemini's one vector.
+    One,
+    /// Gemini's list.
+    Batch,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Content<'a> {
+    #[serde(borrow)]
+    content: Parts<'a>,
+    #[serde(alias = "output_dimensionality")]
+    output_dimensionality: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    requests: Vec<Content<'a>>,
+}
+
+/// Reads a request of Gemini's `embedContent`, or of `batchEmbedContents`.
+pub(super) fn read_gemini(
+    model: &str,
+    batch: bool,
+    asked: &Asked<'_>,
+) -> Result<(Ask, Box<dyn Voice>), ApiError> {
+    let model = served_model(Some(model), asked.config)?;
+    let contents: Vec<Content<'_>> = match batch {
+        true => json::<Batch<'_>>(asked.body)?.requests,
+        false => vec![json(asked.body)?],
+    };
+    let prompts = contents.iter().map(|content| {
+        let mut hasher = PromptHasher::new(u32::MAX, &[]);
+        Part::hash_all(&content.content.parts, &mut hasher);
+        hasher.finish()
+    });
+    let dimensions = contents.first().and_then(|content| content.output_dimensionality);
+    let dimensions = dimensions.unwrap_or(DEFAULT_DIMENSIONS).clamp(1, MOST_DIMENSIONS);
+    let shape = if batch { Shape::Batch } else { Shape::One };
+    ask(model, prompts.collect(), Form { dimensions, base64: false, shape }, asked)
+}
+
+fn ask(
+    model: String,
+    prompts: Vec<Prompt>,
+    form: Form,
+    asked: &Asked<'_>,
+) -> Result<(Ask, Box<dyn Voice>), ApiError> {
     if prompts.is_empty() || prompts.len() > MOST_INPUTS || prompts.iter().any(|prompt| prompt.tokens == 0) {
         let message = format!("input must be from 1 to {MOST_INPUTS} texts, none of them empty");
         return Err(ApiError::invalid(Some("input"), message));
@@ -119,7 +189,7 @@ pub(super) fn read(model: Option<&str>, asked: &Asked<'_>) -> Result<(Ask, Box<d
     };
     let answer = Answer { tokens: 0, thoughts: 0, cap: 0, finish: Finish::Stop };
     let digests = prompts.iter().map(|prompt| prompt.digest).collect();
-    let voice = Vectors { model: model.clone(), digests, dimensions, base64 };
+    let voice = Vectors { model: model.clone(), digests, form };
     Ok((Ask { model, stream: false, prompt, answer }, Box::new(voice)))
 }
 
@@ -127,8 +197,7 @@ pub(super) fn read(model: Option<&str>, asked: &Asked<'_>) -> Result<(Ask, Box<d
 struct Vectors {
     model: String,
     digests: Vec<u64>,
-    dimensions: u32,
-    base64: bool,
+    form: Form,
 }
 
 impl Voice for Vectors {
@@ -145,18 +214,20 @@ impl Voice for Vectors {
     }
 
     fn whole(&mut self, _text: &Text, usage: Usage) -> String {
+        if self.form.shape != Shape::List {
+            return self.values();
+        }
         let data: Vec<String> = self
             .digests
             .iter()
             .enumerate()
             .map(|(index, digest)| {
-                let vector = vector(*digest, self.dimensions);
-                let embedding = if self.base64 {
+                let vector = vector(*digest, self.form.dimensions);
+                let embedding = if self.form.base64 {
                     let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
                     format!("\"{}\"", base64(&bytes))
                 } else {
-                    let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
-                    format!("[{}]", numbers.join(","))
+                    numbers(&vector)
                 };
                 format!(r#"{{"object":"embedding","index":{index},"embedding":{embedding}}}"#)
             })
@@ -167,6 +238,25 @@ impl Voice for Vectors {
             data.join(",")
         )
     }
+}
+
+impl Vectors {
+    /// As Gemini writes them, without counts.
+    fn values(&self) -> String {
+        let one =
+            |digest: &u64| format!(r#"{{"values":{}}}"#, numbers(&vector(*digest, self.form.dimensions)));
+        let all: Vec<String> = self.digests.iter().map(one).collect();
+        match self.form.shape {
+            Shape::One => format!(r#"{{"embedding":{}}}"#, all.join(",")),
+            Shape::List | Shape::Batch => format!(r#"{{"embeddings":[{}]}}"#, all.join(",")),
+        }
+    }
+}
+
+/// A list of numbers as JSON.
+fn numbers(vector: &[f32]) -> String {
+    let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
+    format!("[{}]", numbers.join(","))
 }
 
 /// A vector of length 1 that the text decides.

@@ -366,6 +366,21 @@ fn embeddings_are_numbers_or_base64_of_the_same_numbers() {
 }
 
 #[test]
+fn gemini_embeds_one_content_or_a_batch_and_refuses_in_googles_words() {
+    let mock = start(fast());
+    let content =
+        |text: &str| json!({ "content": { "parts": [{ "text": text }] }, "outputDimensionality": 3 });
+    let one = post(&mock, "/v1beta/models/e:embedContent", &content("one two")).json();
+    assert_eq!(one["embedding"]["values"].as_array().unwrap().len(), 3);
+    let both = json!({ "requests": [content("one two"), content("three")] });
+    let both = post(&mock, "/v1beta/models/e:batchEmbedContents", &both).json();
+    assert_eq!(both["embeddings"][0], one["embedding"]);
+    assert_ne!(both["embeddings"][1], one["embedding"]);
+    let empty = post(&mock, "/v1beta/models/e:batchEmbedContents", &json!({ "requests": [] }));
+    assert_eq!((empty.status, &empty.json()["error"]["status"]), (400, &json!("INVALID_ARGUMENT")));
+}
+
+#[test]
 fn ollama_answers_in_lines_and_counts_in_the_last() {
     let mock = start(fast());
     let body = |stream: bool| {

@@ -2,6 +2,7 @@
 
 use serde::de::{MapAccess, SeqAccess};
 
+use crate::body::Said;
 use crate::lenient::{
     Count, Payload, Sink, Truthy, count, first, flag, length, measure, skip, take, take_element,
 };
@@ -20,8 +21,17 @@ pub(super) struct Message {
     pub(super) meta: ResponseMeta,
 }
 
-impl Message {
-    pub(super) fn clear(&mut self) {
+impl Said for Message {
+    fn is_error(&self) -> bool {
+        self.error
+    }
+
+    fn meta_mut(&mut self) -> &mut ResponseMeta {
+        &mut self.meta
+    }
+
+    /// Keeps the room of its candidates.
+    fn clear(&mut self) {
         self.candidates.clear();
         self.has_candidates = false;
         self.finished = false;

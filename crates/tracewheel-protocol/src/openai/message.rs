@@ -114,6 +114,12 @@ impl Sink for Message {
                 self.timings = Some(timings);
                 Ok(())
             }
+            "metrics" => {
+                let mut metrics = Metrics::default();
+                take(values, &mut metrics)?;
+                self.meta.server_ms = metrics.server_ms().or(self.meta.server_ms);
+                Ok(())
+            }
             "prompt_filter_results" | "prompt_annotations" | "moderation" => {
                 flag(values, &mut self.annotation)
             }
@@ -124,6 +130,40 @@ impl Sink for Message {
     /// Some gateways wrap an error into an array.
     fn element<'de, A: SeqAccess<'de>>(&mut self, elements: &mut A) -> Result<bool, A::Error> {
         take_element(elements, self)
+    }
+}
+
+/// `metrics` of vLLM on the last chunk, or in a whole answer.
+#[derive(Default)]
+struct Metrics {
+    /// Until it was scheduled.
+    queue_ms: Option<f64>,
+    /// From there to the first token.
+    first_ms: Option<f64>,
+    /// From there to the last one.
+    rest_ms: Option<f64>,
+}
+
+impl Metrics {
+    /// Milliseconds from the queue to the last token.
+    fn server_ms(&self) -> Option<i64> {
+        let ms = (self.queue_ms.unwrap_or(0.0) + self.first_ms? + self.rest_ms?).round();
+        (0.0..9.0e15).contains(&ms).then_some(ms as i64)
+    }
+}
+
+impl Sink for Metrics {
+    fn entry<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
+        let into = match key {
+            "queue_time_ms" => &mut self.queue_ms,
+            "time_to_first_token_ms" => &mut self.first_ms,
+            "generation_time_ms" => &mut self.rest_ms,
+            _ => return skip(values),
+        };
+        let mut number = Number::default();
+        take(values, &mut number)?;
+        *into = number.0;
+        Ok(())
     }
 }
 

@@ -88,7 +88,7 @@ fn paths(prefix: &str, value: &serde_json::Value, out: &mut Vec<String>) {
         match value {
             // A map of free names, and JSON of others' making, are one field.
             serde_json::Value::Object(_)
-                if !["reasons", "parts", "retry_resolved"].contains(&name.as_str()) =>
+                if !["reasons", "parts", "retry_resolved", "as_planned"].contains(&name.as_str()) =>
             {
                 paths(&path, value, out);
             }

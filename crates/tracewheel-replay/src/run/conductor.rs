@@ -321,12 +321,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     fn renderer(&self) -> Renderer {
-        Renderer::new(
-            Arc::clone(&self.checked.routing),
-            self.config,
-            self.checked.nonce,
-            self.prompts(),
-        )
+        Renderer::new(Arc::clone(&self.checked.routing), self.config, self.checked.nonce, self.prompts())
     }
 
     /// Makes prompts of the target's own words, as long as it counts them.

@@ -289,6 +289,7 @@ fn bash_takes_the_completion_script_and_completes_commands_flags_and_values() {
             "azure-embeddings",
             "anthropic-messages",
             "gemini",
+            "gemini-embeddings",
             "tgi-generate",
             "ollama-chat",
             "ollama-generate",

@@ -325,3 +325,27 @@ fn a_stream_is_known_by_its_first_byte_whatever_its_content_type() {
         assert_eq!(decoded.end, StreamEnd::Complete);
     }
 }
+
+#[test]
+fn vllms_own_times_are_the_servers_from_the_queue_to_the_last_token() {
+    let times = |metrics: &str| {
+        let usage = format!(
+            "{{\"choices\":[],\"usage\":{{\"prompt_tokens\":3,\"completion_tokens\":2}},\"metrics\":{metrics}}}"
+        );
+        decode_stream(&["{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"w\"}}]}", &usage, "[DONE]"])
+            .meta
+            .server_ms
+    };
+    let all = "{\"time_to_first_token_ms\":120.4,\"generation_time_ms\":1000.0,\"queue_time_ms\":30.3,\"mean_itl_ms\":10.1,\"tokens_per_second\":90.0}";
+    assert_eq!(times(all), Some(1_151));
+    assert_eq!(times("{\"time_to_first_token_ms\":120.4,\"generation_time_ms\":0.2}"), Some(121));
+    for nothing in [
+        "null",
+        "{}",
+        "{\"queue_time_ms\":4.0}",
+        "[1]",
+        "{\"time_to_first_token_ms\":null,\"generation_time_ms\":1}",
+    ] {
+        assert_eq!(times(nothing), None, "{nothing}");
+    }
+}

@@ -15,7 +15,8 @@ pub(super) fn heads(provider: &dyn Provider, route: &Route) -> Result<Vec<Arc<He
     let named = route.headers.iter().map(|(name, _)| name);
     let named = named.chain(route.secret_headers.iter().map(|(name, _)| name));
     // What is no header name is refused below.
-    let set: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect();
+    let set: Vec<HeaderName> =
+        named.filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect();
     let of = |key: Option<&Secret>| {
         let streamed = headers(provider, route, key, true)?;
         Ok(Arc::new(Head { streamed, plain: headers(provider, route, key, false)?, set: set.clone() }))
