@@ -78,6 +78,17 @@ pub fn run(
         closed_loop = started.closed_loop,
         "replay starts"
     );
+    for (route, taken) in checked.routing.routes().iter().zip(&checked.taken) {
+        tracing::info!(
+            route = route.name.as_deref(),
+            target = %route.endpoint.url(),
+            protocol = route.provider.name(),
+            model = route.model,
+            requests = taken.requests,
+            ahead = taken.ahead,
+            "route"
+        );
+    }
     let _missed = events.try_send(ReplayEvent::Started(started.clone()));
     let report = std::thread::scope(|scope| {
         Stage { scope, plan, config, checked: &checked, shared: &shared, stop, events: &events, started }

@@ -232,6 +232,10 @@ fn what_no_route_takes_is_refused_before_anything_is_sent_with_a_route_that_woul
         assert!(told.contains(part), "{part}\n{told}");
     }
     assert!(server.heard().is_empty() && !bench.runs().exists(), "nothing was sent and there is no run");
+    let many = Bench::new(&offsets, |number, row| row.model = Some(format!("m{number}").into()));
+    let told =
+        refused(&many, &table(vec![Route { takes: models(&["none"]), ..route("none", server.url()) }]));
+    assert!(told.contains("1 chat of the model \"m4\", 1 others)") && !told.contains("\"m5\""), "{told}");
 }
 
 #[test]
