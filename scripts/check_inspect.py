@@ -77,12 +77,11 @@ def prefix(database, block_tokens, basis):
 def identical_rows(database):
     """Rows equal to another of the same arrival in all but where they were found; a body was not read."""
     columns = [row[0] for row in database.execute("DESCRIBE line").fetchall()]
-    maps = [name for name in ("tags", "request_headers") if name in columns]
-    inside = ", ".join(f'"{name}"' for name in columns if name not in ("row", "source_file", "source_offset", "body", *maps))
+    inside = ", ".join(f'"{name}"' for name in columns if name not in ("row", "source_file", "source_offset", "body", "tags"))
     return database.execute(
         f"""SELECT coalesce(sum(n - 1), 0)::BIGINT FROM (
                 SELECT count(*) AS n FROM line WHERE arrival_unix_ns IS NOT NULL AND body_state = 'absent'
-                GROUP BY {inside}, {', '.join(f'{name}::VARCHAR' for name in maps)})"""
+                GROUP BY {inside}, tags::VARCHAR)"""
     ).fetchone()[0]
 
 
