@@ -77,11 +77,12 @@ def prefix(database, block_tokens, basis):
 def identical_rows(database):
     """Rows equal to another of the same arrival in all but where they were found; a body was not read."""
     columns = [row[0] for row in database.execute("DESCRIBE line").fetchall()]
-    inside = ", ".join(f'"{name}"' for name in columns if name not in ("row", "source_file", "source_offset", "body", "tags"))
+    maps = [name for name in ("tags", "request_headers") if name in columns]
+    inside = ", ".join(f'"{name}"' for name in columns if name not in ("row", "source_file", "source_offset", "body", *maps))
     return database.execute(
         f"""SELECT coalesce(sum(n - 1), 0)::BIGINT FROM (
                 SELECT count(*) AS n FROM line WHERE arrival_unix_ns IS NOT NULL AND body_state = 'absent'
-                GROUP BY {inside}, tags::VARCHAR)"""
+                GROUP BY {inside}, {', '.join(f'{name}::VARCHAR' for name in maps)})"""
     ).fetchone()[0]
 
 
