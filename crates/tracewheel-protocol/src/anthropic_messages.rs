@@ -4,7 +4,7 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 
 use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
 use crate::write::{self, Parameter, number, sampling};
-use crate::{Chat, Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
+use crate::{Chat, Decoder, Event, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient};
 
 mod message;
 #[cfg(test)]
@@ -54,6 +54,10 @@ impl Provider for AnthropicMessages {
 
     fn chat(&self) -> Option<Chat> {
         Some(Chat::Anthropic)
+    }
+
+    fn knobs(&self) -> Knobs {
+        Knobs { model_in_body: true, ..Knobs::default() }
     }
 
     fn render(&self, request: &RenderRequest<'_>, out: &mut Vec<u8>) {

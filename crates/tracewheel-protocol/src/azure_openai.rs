@@ -30,7 +30,7 @@ impl Provider for AzureOpenAi {
     }
 
     fn knobs(&self) -> Knobs {
-        Knobs { limit_field: true, api_version: true, ..Knobs::default() }
+        Knobs { limit_field: true, api_version: true, stream_usage: true, ..Knobs::default() }
     }
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {

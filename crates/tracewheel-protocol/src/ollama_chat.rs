@@ -5,7 +5,7 @@ use tracewheel_timeline::vocab::Operation;
 use crate::body::BodyDecoder;
 use crate::ollama::{self, Ollama};
 use crate::write;
-use crate::{Chat, Decoder, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
+use crate::{Chat, Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
 /// `POST /api/chat`: a line of JSON an event.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,10 @@ impl Provider for OllamaChat {
 
     fn endpoint(&self) -> &'static str {
         "/api/chat"
+    }
+
+    fn knobs(&self) -> Knobs {
+        Knobs { model_in_body: true, ..Knobs::default() }
     }
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {

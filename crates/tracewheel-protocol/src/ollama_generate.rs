@@ -5,7 +5,7 @@ use tracewheel_timeline::vocab::Operation;
 use crate::body::BodyDecoder;
 use crate::ollama::{self, Ollama};
 use crate::write::{self, text};
-use crate::{Decoder, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
+use crate::{Decoder, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead};
 
 /// `POST /api/generate`: a line of JSON an event. The model's own template is put around the prompt.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,10 @@ impl Provider for OllamaGenerate {
 
     fn endpoint(&self) -> &'static str {
         "/api/generate"
+    }
+
+    fn knobs(&self) -> Knobs {
+        Knobs { model_in_body: true, ..Knobs::default() }
     }
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {

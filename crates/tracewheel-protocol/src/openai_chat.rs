@@ -23,7 +23,14 @@ impl Provider for OpenAiChat {
     }
 
     fn knobs(&self) -> Knobs {
-        Knobs { limit_field: true, token_detail: true, force_length: true, ..Knobs::default() }
+        Knobs {
+            limit_field: true,
+            token_detail: true,
+            force_length: true,
+            model_in_body: true,
+            stream_usage: true,
+            ..Knobs::default()
+        }
     }
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {

@@ -23,7 +23,14 @@ impl Provider for OpenAiCompletions {
     }
 
     fn knobs(&self) -> Knobs {
-        Knobs { token_detail: true, force_length: true, prompt_ids: true, ..Knobs::default() }
+        Knobs {
+            token_detail: true,
+            force_length: true,
+            prompt_ids: true,
+            model_in_body: true,
+            stream_usage: true,
+            ..Knobs::default()
+        }
     }
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {

@@ -6,7 +6,7 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 use crate::body::{Answer, BodyDecoder, Dialect, Said, State, event};
 use crate::lenient::{self, Sink, count, first, flag, skip, take};
 use crate::write::{self, text};
-use crate::{Decoder, Event, Provider, RenderRequest, ResponseHead, ResponseMeta, Usage};
+use crate::{Decoder, Event, Knobs, Provider, RenderRequest, ResponseHead, ResponseMeta, Usage};
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +28,10 @@ impl Provider for OpenAiEmbeddings {
 
     fn endpoint(&self) -> &'static str {
         "/v1/embeddings"
+    }
+
+    fn knobs(&self) -> Knobs {
+        Knobs { model_in_body: true, ..Knobs::default() }
     }
 
     fn streams(&self) -> bool {

@@ -5,7 +5,8 @@ use tracewheel_timeline::vocab::{EventKind, Operation};
 use crate::body::{Answer, BodyDecoder, Dialect, State, event, outputs};
 use crate::write::{self, Parameter, json, number, sampling, text};
 use crate::{
-    Chat, Decoder, Event, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead, ResponseMeta, lenient,
+    Chat, Decoder, Event, Knobs, OpenAiEmbeddings, Provider, RenderRequest, ResponseHead, ResponseMeta,
+    lenient,
 };
 
 mod message;
@@ -39,6 +40,10 @@ impl Provider for OpenAiResponses {
 
     fn endpoint(&self) -> &'static str {
         "/v1/responses"
+    }
+
+    fn knobs(&self) -> Knobs {
+        Knobs { model_in_body: true, ..Knobs::default() }
     }
 
     fn embeddings(&self) -> Option<&'static dyn Provider> {

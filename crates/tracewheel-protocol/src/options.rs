@@ -100,6 +100,8 @@ pub struct ProtocolOptions {
     pub api_version: Option<String>,
     /// Send prompts as token ids: one a word.
     pub prompt_ids: bool,
+    /// Let recorded bodies that ask for a stream ask for its usage too. Bodies that are made up always do.
+    pub stream_usage: bool,
     /// The form of answers to free-form requests.
     pub answer: AnswerForm,
     /// Method of free-form requests whose row has none; `POST` without it.
@@ -123,6 +125,8 @@ pub struct Settled {
     pub token_detail: TokenDetail,
     /// `false` where deltas would be padded: byte counts then say something.
     pub include_obfuscation: Option<bool>,
+    /// What of its usage a recorded body's stream is to report, where that is not left as recorded.
+    pub recorded_usage: Option<TokenDetail>,
     /// The body of free-form requests.
     pub template: Option<Template>,
 }
@@ -161,6 +165,12 @@ impl ProtocolOptions {
             ),
             ("api_version", self.api_version.is_some(), knobs.api_version, "azure-openai and gemini"),
             ("prompt_ids", self.prompt_ids, knobs.prompt_ids, "openai-completions"),
+            (
+                "stream_usage",
+                self.stream_usage,
+                knobs.stream_usage,
+                "openai-chat, openai-completions and azure-openai",
+            ),
             ("answer", self.answer != AnswerForm::Auto, knobs.free_form, "http"),
             ("method", self.method.is_some(), knobs.free_form, "http"),
             ("path", self.path.is_some(), knobs.free_form, "http"),
@@ -171,6 +181,7 @@ impl ProtocolOptions {
                 return Err(OptionError { option, problem });
             }
         }
+        let token_detail = self.detail(knobs)?;
         let settled = Settled {
             engine: self.engine,
             force_length: self.forced(provider)?,
@@ -178,7 +189,8 @@ impl ProtocolOptions {
                 .limit_field
                 .or(preset.and_then(|preset| preset.limit_field))
                 .unwrap_or_default(),
-            token_detail: self.detail(knobs)?,
+            token_detail,
+            recorded_usage: self.stream_usage.then_some(token_detail),
             include_obfuscation: preset.filter(|preset| preset.pads_deltas).map(|_| false),
             template: self.body.as_deref().map(Template::parse).transpose()?,
         };

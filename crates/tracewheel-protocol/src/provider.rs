@@ -111,6 +111,10 @@ pub struct Knobs {
     pub api_version: bool,
     /// A prompt can be a list of token ids.
     pub prompt_ids: bool,
+    /// Bodies name the model, in the field `model`.
+    pub model_in_body: bool,
+    /// Streams report their usage where the field `stream_options` asks for it.
+    pub stream_usage: bool,
     /// Method, path and body come from the timeline or the options, and the form of answers may be chosen.
     pub free_form: bool,
 }

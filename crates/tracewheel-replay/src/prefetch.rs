@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
-use tracewheel_protocol::{AnswerForm, Place, Provider, RenderRequest, Turn, carrier};
+use tracewheel_protocol::{AnswerForm, Overrides, Place, Provider, RenderRequest, Turn, carrier};
 use tracewheel_record::{RequestRecord, Strata};
 use tracewheel_timeline::HeaderClass;
 use tracewheel_timeline::vocab::{BodyState, Operation, Phase, Reason, RequestStatus, Source};
@@ -240,7 +240,8 @@ impl Renderer {
         phase: Phase,
     ) -> Body {
         if let (BodyState::Full, Some(body)) = (planned.body_state, &planned.body) {
-            return body.clone().into();
+            let overrides = Overrides { model: route.model.as_deref(), usage: route.settled.recorded_usage };
+            return overrides.apply(provider, body).map_or_else(|| body.clone().into(), Body::from);
         }
         if [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(method) {
             return Body::default();
