@@ -434,7 +434,13 @@ fn load_warnings(report: &IngestReport, warnings: &mut Vec<String>) {
     let zeros = report.zero_input_tokens + report.zero_output_tokens;
     if zeros > 0 {
         let (input, output) = (report.zero_input_tokens, report.zero_output_tokens);
-        warnings.push(format!("0 tokens are recorded as input of {input} rows and as output of {output}"));
+        warnings.push(match (input, output) {
+            (input, 0) => format!("0 tokens are recorded as input of {input} rows"),
+            (0, output) => format!("0 tokens are recorded as output of {output} rows"),
+            (input, output) => {
+                format!("0 tokens are recorded as input of {input} rows and as output of {output}")
+            }
+        });
     }
     let retries = report.retries.marked + report.retries.after_failure;
     if retries > 0 && !report.retries.folded {

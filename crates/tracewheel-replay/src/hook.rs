@@ -191,7 +191,9 @@ pub(crate) fn check(hook: &Hook, targets: &[HookTarget]) -> Result<(), String> {
             let of_lmcache = flush.engine == FlushEngine::Lmcache;
             if of_lmcache && (flush.url.is_none() || flush.instance.is_none()) {
                 return Err(
-                    "LMCache is emptied by its controller: give its url and the instance to clear".to_owned()
+                    "LMCache is emptied by its controller: give its url and the instance to clear, as `url` and `instance` of a \
+                     [[hooks]] table in a scenario"
+                        .to_owned()
                 );
             }
             if !of_lmcache && (flush.instance.is_some() || !flush.locations.is_empty()) {

@@ -18,6 +18,7 @@ pub use demo::demo_text;
 pub use inspect::{run_text, timeline_text};
 pub use style::Style;
 pub use summary::summary_text;
+pub use units::count as grouped;
 
 /// A value as indented JSON with a newline at its end.
 ///

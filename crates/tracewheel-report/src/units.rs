@@ -97,7 +97,7 @@ pub(crate) fn ratio(ratio: Option<&RatioInterval>) -> String {
 }
 
 /// A count with its thousands apart: `1,234,567`.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -57,7 +57,7 @@ pub struct RequestRecord {
     pub first_visible_ns: Option<i64>,
     /// Last output event of the attempt that counted.
     pub last_output_ns: Option<i64>,
-    /// End of the attempt that counted.
+    /// End of the attempt that counted; of a request that was left or cut off while it waited for a retry, that moment.
     pub end_ns: Option<i64>,
     /// The scenario's route that it took; `None` where the scenario has none, or where a killed run was closed.
     pub sent_route: Option<Arc<str>>,

@@ -139,7 +139,7 @@ impl Prepared {
     ) -> Result<Answer, NoAnswer> {
         let exchange = async {
             let opened = Opening::new(connecting, Arc::clone(&way.clock)).await;
-            let opened = opened.map_err(|error| NoAnswer::Failed(format!("cannot connect: {error}")))?;
+            let opened = opened.map_err(|error| NoAnswer::Failed(error.to_string()))?;
             let Opened::H1(connection) = opened else {
                 return Err(NoAnswer::Failed("it does not speak HTTP/1.1".to_owned()));
             };

@@ -194,7 +194,10 @@ impl Trial<'_> {
         let ended = command::run(&call.argv, &self.stage.clock, self.limit_ns(), self.stage.stopped)?;
         self.note_answer(ended.code, &ended.output);
         if ended.code != 0 {
-            return Ok(Verdict::Failed(format!("it ended with {}", ended.code)));
+            return Ok(Verdict::Failed(match ended.code {
+                signal if signal < 0 => format!("signal {} ended it", -signal),
+                code => format!("it ended with {code}"),
+            }));
         }
         Ok(answer::said(&Answer { status: 0, body: ended.output }, &call.expect))
     }

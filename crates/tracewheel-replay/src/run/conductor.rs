@@ -486,13 +486,13 @@ impl<'scope> Conductor<'_, 'scope, '_> {
 fn hook_failure_text(hook: &HookSection) -> String {
     let why = hook.why.as_deref().unwrap_or("it failed");
     let answer = hook.answer.as_deref().map(|answer| format!("; it said: {}", one_line(answer)));
+    let tries = if hook.tries > 1 { format!(", after {} tries", hook.tries) } else { String::new() };
     format!(
-        "the hook {} ({}) failed {}, after {} tries: {why}{}; nothing of the plan was sent. Mend it, or go on in any case with \
+        "the hook {} ({}) failed {}{tries}: {why}{}; nothing of the plan was sent. Mend it, or go on in any case with \
          --ignore-hook-failure",
         hook.name,
         hook.called.join(", "),
         hook.at,
-        hook.tries,
         answer.unwrap_or_default()
     )
 }

@@ -240,7 +240,21 @@ impl Reason {
             Self::Http1Only => "give --http 1.1, or a target that speaks HTTP/2",
             Self::Http2Refused | Self::Http2Timeout => "does this port speak HTTP/2? --http 1.1 does without",
             Self::StreamCalm => "the server finds the load excessive: lower --speed or --http2-streams",
-            Self::HttpProtocol => "is this an HTTP port at all?",
+            Self::HttpProtocol => {
+                "the port speaks no HTTP/1.1, or the server, or a proxy before it, sent a broken head"
+            }
+            Self::ResetBeforeResponse | Self::ResetInHeaders | Self::ResetMidStream => {
+                "the server, or a proxy before it, closed the connection: see their logs and limits of time"
+            }
+            Self::Truncated | Self::UnterminatedTail => {
+                "the answer ended without the end that --protocol has: see the server's log, and the limits of a proxy before it"
+            }
+            Self::Malformed => "is this the API that --protocol names? check the target's base path",
+            Self::ErrorInStream => "the server ended an answer that had begun with this error: see its log",
+            Self::ContentEncoded => "switch compression off, at the server or at the proxy before it",
+            Self::LimitExceeded => {
+                "docs/reference/vocabulary.md names the limits: leave such requests out, or ask for shorter answers"
+            }
             Self::ResponseTimeout | Self::TotalTimeout => "the server took longer than --timeout allows",
             Self::Unauthorized => "check the key: --api-key-env or --api-key-file",
             Self::NotFound => "check the target's base path, --protocol and --model",
@@ -250,7 +264,7 @@ impl Reason {
                 "lower --speed, or let --retry wait as the clients of production do"
             }
             Self::InvalidRequest | Self::RequestTooLarge => {
-                "the server's words stand in the attempts' error_body; see --model and --lengths"
+                "the server's words stand in the attempts' error_body; see --model, --engine and --lengths"
             }
             _ => return None,
         })
@@ -284,6 +298,30 @@ mod tests {
         for status in RequestStatus::ALL {
             let reasons = Reason::ALL.iter().filter(|reason| reason.status() == *status).count();
             assert_eq!(reasons == 0, *status == RequestStatus::Ok, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_a_broken_answer_asks_of_a_person_is_told() {
+        use Reason::*;
+
+        let broken = [
+            ResetBeforeResponse,
+            ResetInHeaders,
+            ResetMidStream,
+            HttpProtocol,
+            Truncated,
+            UnterminatedTail,
+            Malformed,
+            ErrorInStream,
+            ContentEncoded,
+            LimitExceeded,
+        ];
+        for reason in broken {
+            assert!(reason.remedy().is_some(), "{reason}");
+        }
+        for reason in Reason::ALL.iter().filter(|reason| reason.status() != RequestStatus::Failed) {
+            assert!(reason.remedy().is_none(), "what did not fail needs no remedy: {reason}");
         }
     }
 

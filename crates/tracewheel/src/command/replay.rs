@@ -4,19 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use tracewheel_analysis::comparison::{Fidelity, FidelityVerdict};
+use tracewheel_analysis::comparison::FidelityVerdict;
 use tracewheel_analysis::{ReplaySummary, SummaryOptions};
 use tracewheel_live::{Part, ReplayProgress, clock};
 use tracewheel_record::Run;
-use tracewheel_record::manifest::{AnswersLimitFrom, ConnectionOutcome};
 use tracewheel_replay::{
     ConnectionUse, ErrorClass, HttpVersion, PromptOptions, ReplayConfig, ReplayError, RetryKind, RunReport,
     StopLevel, StopSignal,
 };
 use tracewheel_timeline::vocab::Operation;
-use tracewheel_workload::{
-    CacheMode, History, HistorySurvey, Plan, PlanHeader, PlanOptions, Thinned, Warmup, Window,
-};
+use tracewheel_workload::{History, Plan, PlanOptions, Warmup, Window};
 
 use crate::choice::choice;
 use crate::cli::ReplayArgs;
@@ -30,11 +27,10 @@ use crate::{files, scenario, secret, signals, time};
 use document::ReplayDocument;
 
 mod document;
+mod told;
 
 /// Events that may wait for the progress line before the replay drops some.
 const EVENT_QUEUE: usize = 64;
-/// The rate of reading at which the cost of priming is told as a time.
-const PREFILL_TOKENS_PER_S: f64 = 10_000.0;
 /// Time between two looks at the stop signal while the plan is made.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -47,9 +43,9 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     }
     let stop = StopSignal::new();
     let (notes, drain_ns) = (output.clone(), args.drain.unwrap_or(ReplayConfig::default().stop_drain_ns));
-    signals::stop_on_signals(&stop, move |level| notes.note(&stopping(level, drain_ns)))?;
+    signals::stop_on_signals(&stop, move |level| notes.note(&told::stopping(level, drain_ns)))?;
     let report = replay(&args, &stop, output)?;
-    if let Some(told) = told_connections(&report.connection_life) {
+    if let Some(told) = told::connections(&report.connection_life) {
         output.note(&told);
     }
     let stopped = report.stopped != StopLevel::Running;
@@ -69,7 +65,7 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         (Exit::Done, Some(FidelityVerdict::Unfaithful)) => Exit::Unfaithful,
         (exit, _) => exit,
     };
-    let late = told_fidelity(&summary.fidelity);
+    let late = told::fidelity(&summary.fidelity, exit);
     if args.json {
         output.json(&ReplayDocument::new(&report, summary, exit))?;
     } else {
@@ -79,9 +75,9 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         output.note(&late);
     }
     if exit == Exit::Target {
-        output.note(&format!("error: {}", why_in_vain(&report)));
+        output.note(&format!("error: {}", told::why_in_vain(&report)));
     } else if stopped {
-        output.note(&told_stop(&report));
+        output.note(&told::stop(&report));
     } else if !args.json
         && exit == Exit::Done
         && let Some(timeline) = &args.timeline
@@ -90,101 +86,6 @@ pub(crate) fn run(args: ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         output.note(&format!("next: tracewheel compare {run} --with {timeline}"));
     }
     Ok(exit)
-}
-
-/// What was learned of how the target treats connections; `None` where it keeps them and all stood in time.
-fn told_connections(life: &ConnectionOutcome) -> Option<String> {
-    let mut limits = Vec::new();
-    if let Some(ns) = life.idle_limit_ns.or(life.idle_limit_unused_ns) {
-        limits.push(format!("closes idle ones after {:.1} s", ns as f64 / 1e9));
-    }
-    if let Some(answers) = life.answers_limit {
-        let how =
-            if life.answers_limit_from == Some(AnswersLimitFrom::Seen) { ", without a word" } else { "" };
-        limits.push(format!("ends each with answer {answers}{how}"));
-    }
-    if limits.is_empty() && life.connected_at_send == 0 {
-        return None;
-    }
-    let target =
-        if limits.is_empty() { String::new() } else { format!("the target {}; ", limits.join(" and ")) };
-    Some(format!(
-        "connections: {target}{} opened, {} retired before the target closed them, {} attempts were due before theirs stood",
-        life.opened, life.retired, life.connected_at_send
-    ))
-}
-
-/// What is wrong with the sending, for the person at the terminal; `None` where nothing is.
-fn told_fidelity(fidelity: &Fidelity) -> Option<String> {
-    // The most frequent cause is the one to mend first; all of them stand in the summary.
-    let cause = fidelity.causes.first();
-    let cause =
-        cause.map_or(String::new(), |c| format!("; {}: {} -- {}", c.cause.as_str(), c.text, c.remedy));
-    let why = format!("{}{cause}", fidelity.reason);
-    match fidelity.verdict? {
-        FidelityVerdict::Faithful => None,
-        FidelityVerdict::Degraded => {
-            Some(format!("warning: the schedule was kept less exactly than asked: {why}"))
-        }
-        FidelityVerdict::Unfaithful => Some(format!(
-            "error: this run is not faithful to its schedule, its latencies are partly the generator's own, and `compare` refuses \
-             it: {why}"
-        )),
-    }
-}
-
-/// What a signal brings about, for the person who gave it.
-fn stopping(level: StopLevel, drain_ns: i64) -> String {
-    match level {
-        StopLevel::Running | StopLevel::Drain => format!(
-            "stopping: no further request leaves, those in flight may end within {} s (again to cut them off)",
-            drain_ns / 1_000_000_000
-        ),
-        StopLevel::Cut => "cutting off what is in flight; the run is being closed".to_owned(),
-    }
-}
-
-/// What a stopped run holds.
-fn told_stop(report: &RunReport) -> String {
-    let counts = &report.counts;
-    let when = match report.stopped_after_ns {
-        Some(after) => format!("{:.1} s after its beginning, where its window ends", after as f64 / 1e9),
-        None => "before its first measured request".to_owned(),
-    };
-    format!(
-        "interrupted {when}: {} of {} requests ended, {} were cut off, {} never left; the run is closed and kept in {}",
-        counts.ok + counts.failed + counts.cancelled,
-        counts.planned,
-        counts.interrupted,
-        counts.unsent,
-        report.run_dir.display()
-    )
-}
-
-/// Why no request was answered, for the person at the terminal.
-fn why_in_vain(report: &RunReport) -> String {
-    let run = report.run_dir.display();
-    let why = report.gave_up.as_deref().or(report.no_output.as_deref()).unwrap_or("no request was answered");
-    let mut told = why.to_owned();
-    if !report.reasons.is_empty() {
-        let reasons: Vec<String> =
-            report.reasons.iter().map(|(reason, requests)| format!("{reason} {requests}")).collect();
-        told.push_str(&format!("; requests by reason: {}", reasons.join(", ")));
-    }
-    if let Some(first) = &report.first_failure {
-        let status = first.http_status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
-        told.push_str(&format!("; the first one (row {}, {}{status})", first.row, first.reason));
-        if let Some(said) = &first.said {
-            told.push_str(&format!(": {said}"));
-        }
-        if let Some(remedy) = first.remedy {
-            told.push_str(&format!(" -- {remedy}"));
-        }
-    }
-    if report.attempts > 0 || report.first_failure.is_some() {
-        told.push_str(&format!(" (all of it in {run}/attempts, column error_body)"));
-    }
-    told
 }
 
 /// The replay without its output, for the demo.
@@ -199,8 +100,9 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
     let planning =
         |ns| vec![Part::new(0, format!("planning {}", timeline_path.display())), Part::new(1, clock(ns))];
     let plan = while_showing(output, planning, || plan_unless_stopped(timeline_path.clone(), options, stop))?;
-    say_what_is_planned(plan.header(), config.cache, output);
-    say_who_left(&plan, &config, output);
+    told::say_what_is_planned(plan.header(), config.cache, output);
+    told::say_who_left(&plan, &config, output);
+    told::say_what_keeps_its_pace(&plan, &config, output);
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
     let progress = ReplayProgress::start(receiver, output.reporter());
     let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);
@@ -404,92 +306,6 @@ fn clients(args: &ReplayArgs, config: &mut ReplayConfig) -> Result<(), Failure> 
 fn ca_file(args: &ReplayArgs) -> Option<PathBuf> {
     let https = args.target.as_deref().is_some_and(|target| target.trim_start().starts_with("https:"));
     args.ca_file.clone().or_else(|| files::trusted_by_environment(https))
-}
-
-/// What of the window is not sent, or not measured.
-fn say_what_is_planned(header: &PlanHeader, cache: CacheMode, output: &Output) {
-    if let Some(history) = &header.history {
-        output.note(&told_history(history));
-        let reused_only = header.options.history.is_some_and(|wanted| wanted.reused_only);
-        if history.requests > 0 && !reused_only {
-            output.note(
-                "prime: --prime-prefixes reused sends only the prefixes that a request of the window finds",
-            );
-        }
-    } else if cache == CacheMode::Warm {
-        output.note(&format!(
-            "prime: every distinct prompt of the plan is sent ahead: at most {} requests with {} input tokens",
-            header.requests, header.prompts.input_tokens
-        ));
-    }
-    if let Some(thinned) = &header.thinned {
-        output.note(&thinned_text(thinned, header.requests));
-    }
-    if let Some(warmup) = header.options.warmup.filter(|_| header.warmup_ns > 0) {
-        let seconds = header.warmup_ns as f64 / 1e9;
-        let from = if warmup.before_window { "before the window" } else { "of the window" };
-        output.note(&format!(
-            "warm-up: {} requests of {seconds} s {from} are sent on schedule and left out of the statistics; {} are measured",
-            header.requests_warmup,
-            header.requests_measured()
-        ));
-        if header.warmup_ns < warmup.length_ns {
-            output.note("warm-up: it is shorter than asked for, because the timeline begins less than that before the window");
-        }
-    }
-    if header.rows_left_out > 0 {
-        output.note(&format!("left out: {} rows by their operation", header.rows_left_out));
-    }
-}
-
-/// Requests that production's client left, where they are read to their end: more load than was recorded.
-fn say_who_left(plan: &Plan, config: &ReplayConfig, output: &Output) {
-    let left = plan.survey().left_by_client;
-    if left > 0 && !config.cancel_as_recorded {
-        output.note(&format!(
-            "{left} requests were left by their client in production and are read to their end here; `--cancel recorded` leaves them likewise"
-        ));
-    }
-}
-
-/// What bringing the history back will cost, told before it is sent.
-fn told_history(history: &HistorySurvey) -> String {
-    let HistorySurvey { requests, input_tokens, distinct_tokens, rows, .. } = history;
-    let seconds = history.look_back_ns as f64 / 1e9;
-    if *requests == 0 {
-        return format!(
-            "prime: nothing to send ahead: the {rows} rows of the {seconds} s before the window left no prefix that is known"
-        );
-    }
-    let at_rate = clock((*distinct_tokens as f64 / PREFILL_TOKENS_PER_S * 1e9) as i64);
-    format!(
-        "prime: {requests} requests with {input_tokens} input tokens ({distinct_tokens} of them distinct) and one output token each \
-         go ahead, from {rows} rows of the {seconds} s before the window; at 10,000 new tokens a second that takes {at_rate}"
-    )
-}
-
-fn thinned_text(thinned: &Thinned, kept: u64) -> String {
-    let per_cent = |share: f64| format!("{:.1} %", share * 100.0);
-    let mut parts = vec![format!(
-        "{kept} of {} requests ({})",
-        kept + thinned.requests_dropped,
-        per_cent(thinned.requests_share)
-    )];
-    if let (Some(sessions), Some(kept)) =
-        (thinned.sessions.filter(|sessions| *sessions > 0), thinned.sessions_kept)
-    {
-        parts.push(format!("{kept} of {sessions} sessions"));
-    }
-    let tokens = [("input", thinned.input_tokens_share), ("output", thinned.output_tokens_share)];
-    for (which, share) in tokens {
-        parts.extend(share.map(|share| format!("{} of the {which} tokens", per_cent(share))));
-    }
-    format!(
-        "thinned to {} (asked for {}): {}",
-        per_cent(thinned.requests_share),
-        thinned.share,
-        parts.join(", ")
-    )
 }
 
 fn plan_options(args: &ReplayArgs) -> Result<PlanOptions, Failure> {

@@ -57,6 +57,10 @@ fn a_target_that_is_not_there_fails_every_request_with_the_reason() {
     let base = ["replay", "t.parquet", "--target", &target, "--protocol", "openai-chat", "--model", "m"];
     let told = place.fails(30, &base);
     assert!(told.contains("error: cannot connect") && told.contains("refused"), "{told}");
+    assert!(!told.contains("faithful"), "the target is behind it, not this machine: {told}");
+    let told = place.fails(30, &[&base[..], &["--flush", "vllm"]].concat());
+    assert!(told.contains("failed before-prime: cannot connect: refused"), "said once: {told}");
+    assert!(!told.contains("faithful"), "{told}");
 }
 
 #[test]
@@ -88,6 +92,10 @@ fn a_stream_that_ends_without_its_terminal_event_is_truncated_and_garbage_is_nam
     });
     let report = replay(&place, 30, &cut, &[]);
     assert_eq!(report["run"]["counts"]["reasons"]["truncated"], 2, "{report}");
+    let base = ["replay", "t.parquet", "--target", &cut, "--protocol", "openai-chat", "--model", "m"];
+    let told = place.fails(30, &base);
+    assert!(told.contains("without the end that --protocol has"), "{told}");
+    assert!(!told.contains("error_body"), "the server said nothing that could stand there: {told}");
     let garbage = server(|mut stream| {
         read_head(&mut stream);
         let _ = stream.write_all(b"\x00\x01\x02 this is not HTTP\r\n\r\n");
