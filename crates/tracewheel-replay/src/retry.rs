@@ -12,6 +12,28 @@ pub use jitter::{Jitter, ParseJitterError};
 pub(crate) use server_delay::server_delay_ns;
 pub(crate) use verdict::{Answer, Failure, Verdict};
 
+/// Headers that a retry's number must not take the place of: they frame the request, route it, or hold its key.
+const TAKEN_HEADERS: [&str; 19] = [
+    "accept",
+    "accept-encoding",
+    "api-key",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "x-api-key",
+    "x-goog-api-key",
+    "x-request-id",
+];
 /// Retries that a policy may allow, at most.
 const MOST_RETRIES: u32 = 1_000;
 
@@ -162,10 +184,16 @@ impl RetryPolicy {
             return wrong("statuses", problem);
         }
         let header = self.count_header.as_deref().unwrap_or("x");
-        if http::HeaderName::from_bytes(header.as_bytes()).is_err() {
-            return wrong("count_header", format!("{header:?} is no header name"));
+        match http::HeaderName::from_bytes(header.as_bytes()) {
+            Err(_) => wrong("count_header", format!("{header:?} is no header name")),
+            Ok(name) if TAKEN_HEADERS.contains(&name.as_str()) => {
+                let problem = format!(
+                    "{header:?} means something else in a request: name one of its own, as in `x-stainless-retry-count`"
+                );
+                wrong("count_header", problem)
+            }
+            Ok(_) => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -273,6 +273,14 @@ fn a_policy_that_cannot_be_followed_is_refused_by_field() {
         "statuses"
     );
     assert_eq!(field(RetryPolicy { count_header: Some("a b".to_owned()), ..base() }), "count_header");
+    for taken in ["content-length", "Authorization", "HOST", "x-goog-api-key"] {
+        assert_eq!(
+            field(RetryPolicy { count_header: Some(taken.to_owned()), ..base() }),
+            "count_header",
+            "{taken}"
+        );
+    }
+    assert_eq!(RetryPolicy { count_header: Some("X-Retry-Count".to_owned()), ..base() }.check(), Ok(()));
 }
 
 #[test]

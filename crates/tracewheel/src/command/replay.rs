@@ -103,6 +103,7 @@ pub(crate) fn replay(args: &ReplayArgs, stop: &StopSignal, output: &Output) -> R
     told::say_what_is_planned(plan.header(), config.cache, output);
     told::say_who_left(&plan, &config, output);
     told::say_what_keeps_its_pace(&plan, &config, output);
+    told::say_what_the_budget_takes(&plan, &config, output);
     let (sender, receiver) = sync_channel(EVENT_QUEUE);
     let progress = ReplayProgress::start(receiver, output.reporter());
     let outcome = tracewheel_replay::run(&plan, &config, &runs, stop, sender);

@@ -160,6 +160,33 @@ fn sessions_that_wait_for_the_turn_before_report_their_drift() {
     }
 }
 
+#[test]
+fn what_makes_a_replay_much_longer_than_its_plan_is_said_before_it_begins() {
+    let place = Place::new();
+    // Two requests of 20 + 4 tokens each.
+    timeline(&place.path("t.parquet"), &[0, 10], |_, row| {
+        (row.input_tokens, row.output_tokens) = (Some(20), Some(4));
+    });
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let target = format!("http://127.0.0.1:{port}");
+    let base = ["replay", "t.parquet", "--target", &target, "--protocol", "openai-chat", "--model", "m"];
+    let slow = [
+        "--sessions",
+        "after-previous",
+        "--speed",
+        "2",
+        "--budget",
+        "tokens_per_minute=8,requests_per_minute=60",
+    ];
+    let told = place.fails(30, &[&base[..], &slow].concat());
+    assert!(told.contains("--speed moves first turns only"), "{told}");
+    // 48 tokens at 8 a minute are 6 minutes, less the burst of one.
+    assert!(told.contains("budget: at tokens_per_minute the plan's 48 tokens take at least 5:00"), "{told}");
+    assert!(!told.contains("at requests_per_minute"), "two requests pass at once: {told}");
+    let told = place.fails(30, &[&base[..], &["--sessions", "after-previous"]].concat());
+    assert!(!told.contains("first turns only") && !told.contains("budget"), "{told}");
+}
+
 /// Four sessions of three turns each, all answers with status 200. The first turns' lengths tell which fault they meet.
 const IN_STREAM: &str = "[[fault]]\nname = \"error\"\nkind = \"stream-error\"\nafter_chunks = 1\n\
     min_input_tokens = 80\nmax_input_tokens = 140\n\

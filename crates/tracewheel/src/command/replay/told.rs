@@ -12,6 +12,7 @@ use crate::output::Output;
 
 /// The rate of reading at which the cost of priming is told as a time.
 const PREFILL_TOKENS_PER_S: f64 = 10_000.0;
+const MINUTE_NS: i64 = 60_000_000_000;
 
 /// What was learned of how the target treats connections; `None` where it keeps them and all stood in time.
 pub(super) fn connections(life: &ConnectionOutcome) -> Option<String> {
@@ -173,6 +174,35 @@ pub(super) fn say_what_keeps_its_pace(plan: &Plan, config: &ReplayConfig, output
     }
 }
 
+/// A budget that lets the plan through in much more time than it takes: a replay of minutes may wait for days.
+pub(super) fn say_what_the_budget_takes(plan: &Plan, config: &ReplayConfig, output: &Output) {
+    let PlanHeader { requests, span_ns, prompts, .. } = plan.header();
+    let budget = &config.budget;
+    let tokens = prompts.input_tokens.saturating_add(prompts.output_tokens);
+    let limits = [
+        ("requests_per_minute", budget.requests_per_minute, *requests, "request"),
+        ("tokens_per_minute", budget.tokens_per_minute, tokens, "token"),
+    ];
+    for (key, rate, amount, thing) in limits {
+        let Some(needed_ns) = rate.map(|rate| least_ns(amount, rate, budget.burst_ns)) else { continue };
+        if needed_ns > span_ns.saturating_mul(2).max(MINUTE_NS) {
+            output.note(&format!(
+                "budget: at {key} the plan's {} take at least {}, and by its own times they take {}: requests wait, or stay unsent \
+                 where max_wait is given",
+                counted(amount, thing),
+                clock(needed_ns),
+                clock(*span_ns)
+            ));
+        }
+    }
+}
+
+/// The least time in which so much passes a budget that begins with a whole burst, in nanoseconds.
+fn least_ns(amount: u64, per_minute: u64, burst_ns: i64) -> i64 {
+    let all_ns = i128::from(amount) * i128::from(MINUTE_NS) / i128::from(per_minute.max(1));
+    i64::try_from(all_ns).unwrap_or(i64::MAX).saturating_sub(burst_ns).max(0)
+}
+
 /// What bringing the history back will cost, told before it is sent.
 fn of_history(history: &HistorySurvey) -> String {
     let HistorySurvey { requests, input_tokens, distinct_tokens, rows, .. } = history;
@@ -232,5 +262,13 @@ mod tests {
         assert_eq!(counted(0, "row"), "0 rows");
         assert_eq!(counted(1, "request"), "1 request");
         assert_eq!(counted(1_091_927, "input token"), "1,091,927 input tokens");
+    }
+    #[test]
+    fn a_budget_takes_what_is_beyond_its_burst_at_its_rate() {
+        let minutes = |n: i64| n * MINUTE_NS;
+        assert_eq!(least_ns(600, 600, minutes(1)), 0, "a whole burst at once");
+        assert_eq!(least_ns(1_800, 600, minutes(1)), minutes(2));
+        assert_eq!(least_ns(1_800, 600, 0), minutes(3));
+        assert_eq!(least_ns(u64::MAX, 1, 0), i64::MAX);
     }
 }
