@@ -241,7 +241,7 @@ impl Reason {
             Self::Http2Refused | Self::Http2Timeout => "does this port speak HTTP/2? --http 1.1 does without",
             Self::StreamCalm => "the server finds the load excessive: lower --speed or --http2-streams",
             Self::HttpProtocol => {
-                "the port speaks no HTTP/1.1, or the server, or a proxy before it, sent a broken head"
+                "the port speaks something else, or the server, or a proxy before it, breaks the rules of HTTP"
             }
             Self::ResetBeforeResponse | Self::ResetInHeaders | Self::ResetMidStream => {
                 "the server, or a proxy before it, closed the connection: see their logs and limits of time"
