@@ -69,7 +69,8 @@ WITH tries AS (
     LEFT JOIN run_stream s USING (row, copy)
     WHERE r.phase = 'measure' AND NOT r.after_window
 )
-SELECT getvariable('side'), row, copy, planned_ns, due_ns, status, reason, last_write_ns, first_ns, first_byte_ns, headers_ns, NULL,
+SELECT getvariable('side'), row, copy, planned_ns, due_ns, status, reason,
+       CASE WHEN first_byte_ns < last_write_ns THEN NULL ELSE last_write_ns END, first_ns, first_byte_ns, headers_ns, NULL,
        visible_ns, CASE WHEN NOT answered THEN NULL WHEN streamed THEN last_ns ELSE body_end_ns END,
        coalesce(end_ns, answer_end_ns),
        CASE WHEN streamed AND events >= 2 AND tokens_after_first > 0 THEN last_ns - first_ns END, tokens_after_first,

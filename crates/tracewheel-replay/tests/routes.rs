@@ -276,6 +276,10 @@ fn each_route_is_checked_against_what_it_takes_and_the_refusal_names_it() {
             ["route \"chats\"", "is set by tracewheel itself"],
         ),
         (
+            &|route| route.headers = vec![("Connection".to_owned(), "close".to_owned())],
+            ["route \"chats\"", "is of one connection, not of a request"],
+        ),
+        (
             &|route| route.secret_headers = vec![("host".to_owned(), Secret::new("x"))],
             ["headers_env", "\"host\" is set by"],
         ),

@@ -286,7 +286,10 @@ impl AttemptTable {
             return;
         }
         self.stream.load(attempt);
-        request.service_start_ns = attempt.last_write_ns;
+        // An answer that began before the whole request was there says nothing of how long the server took for it.
+        request.service_start_ns = attempt
+            .last_write_ns
+            .filter(|written| attempt.first_byte_ns.is_none_or(|began| *written <= began));
         request.headers_ns = attempt.headers_ns;
         request.first_byte_ns = attempt.first_byte_ns;
         request.first_output_ns = self.stream.first_ns();

@@ -87,6 +87,20 @@ fn waiting_for_a_retry_is_inside_the_users_latency_and_outside_the_services() {
 }
 
 #[test]
+fn an_answer_that_began_before_its_request_was_whole_is_none_of_the_services() {
+    let dir = tempdir().unwrap();
+    let mut early = attempt(0, 1, 0, &[10, 20]);
+    // The answer's first byte came at 2 ms, the request's last left at 3 ms.
+    early.last_write_ns = Some(3 * MS);
+    let mut late = attempt(1, 1, 100, &[110, 120]);
+    late.last_write_ns = late.first_byte_ns;
+    let all = [early, late].map(|one| (request(&one, RequestStatus::Ok), vec![one]));
+    let s = summary(&one_run(dir.path(), &all));
+    assert_eq!(p50_p99(&s, Metric::Ttft, Population::Service), (Some(8.0), Some(8.0)));
+    assert_eq!(p50_p99(&s, Metric::Ttft, Population::User), (Some(10.0), Some(10.0)));
+}
+
+#[test]
 fn what_was_never_answered_is_infinite_for_the_user_only() {
     let dir = tempdir().unwrap();
     let failed = rejected(1, 1, 100, 500);

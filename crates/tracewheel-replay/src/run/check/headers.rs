@@ -10,6 +10,10 @@ use crate::config::Secret;
 use crate::route::Route;
 use crate::worker::Head;
 
+/// Headers that speak of the connection: with HTTP/2 they make a request malformed (RFC 9113, 8.2.2).
+const OF_A_CONNECTION: [&str; 7] =
+    ["connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
+
 /// Once for each of the route's keys, and once where it has none.
 pub(super) fn heads(provider: &dyn Provider, route: &Route) -> Result<Vec<Arc<Head>>, RouteError> {
     let named = route.headers.iter().map(|(name, _)| name);
@@ -74,6 +78,11 @@ fn header_of(option: &'static str, name: &str, value: &str) -> Result<(HeaderNam
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("is no header name"))?;
     if [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::HOST].contains(&header) {
         return Err(of_itself(option, &header));
+    }
+    if OF_A_CONNECTION.contains(&header.as_str()) {
+        return Err(wrong(
+            "is of one connection, not of a request: leave it out (`--connection-use` and `--http` say how connections are used)",
+        ));
     }
     // The value is not repeated: it may be a secret.
     let value = HeaderValue::from_str(value).map_err(|_| wrong("has a value that no header can have"))?;
