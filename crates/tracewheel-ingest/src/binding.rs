@@ -13,11 +13,12 @@ use crate::draft::{Draft, LONGEST_NS};
 use crate::fields::{Field, Kind, spec_of};
 use crate::identity::IdKind;
 use crate::reading::{CellProblem, Reading};
+use crate::recorded_body;
 use crate::report::RejectReason;
 use crate::stamps::{self, ColumnUnit};
 
 /// Longest text that is kept: a name or a code is shorter, prompt text is not wanted.
-const LONGEST_TEXT: usize = 256;
+pub(crate) const LONGEST_TEXT: usize = 256;
 /// Longest error class.
 const LONGEST_CODE: usize = 64;
 /// Most items of a list in one row.
@@ -107,6 +108,7 @@ impl Column {
             Field::PrefixBlockTokens => take_block_tokens(cell, draft),
             Field::Params => take_params(cell, draft),
             Field::Headers => take_headers(cell, draft, reading),
+            Field::Body => recorded_body::take(cell, draft, reading),
             Field::Param(key) => take_param(key, cell, draft),
             Field::Tag => self.take_tag(cell, draft, reading),
             field => take_count(field, cell, draft)

@@ -44,6 +44,8 @@ pub(crate) enum Field {
     Params,
     /// Headers of the request.
     Headers,
+    /// The request's whole body.
+    Body,
     /// One parameter of the request, by the key it gets in `params`.
     Param(&'static str),
     /// `tags.NAME`; the name stands beside it.
@@ -214,6 +216,13 @@ pub(crate) static FIELDS: &[FieldSpec] = &[
         "JSON object of request headers; never taken unasked, and never secrets",
     ),
     spec(
+        "body",
+        "body",
+        Field::Body,
+        Kind::Plain,
+        "the request's whole body, to be sent as it is; never taken unasked: it holds the prompt",
+    ),
+    spec(
         "max_tokens",
         "max_tokens",
         Field::Param("max_tokens"),
@@ -255,8 +264,8 @@ pub(crate) fn spec_of(field: Field) -> Option<&'static FieldSpec> {
 pub(crate) fn by_column(column: &str) -> Option<&'static FieldSpec> {
     FIELDS
         .iter()
-        // Headers may hold anything: somebody has to ask for them.
-        .filter(|spec| spec.field != Field::Headers)
+        // Headers and bodies may hold anything: somebody has to ask for them.
+        .filter(|spec| !matches!(spec.field, Field::Headers | Field::Body))
         .find(|spec| spec.name.eq_ignore_ascii_case(column) || spec.column.eq_ignore_ascii_case(column))
 }
 

@@ -26,6 +26,7 @@ mod options;
 mod placing;
 mod reading;
 mod recent;
+mod recorded_body;
 mod records;
 mod rejects;
 mod report;

@@ -1,7 +1,7 @@
 //! Generic logs: maps, units, zones, derived values.
 
 use tracewheel_ingest::{IngestOptions, Input, RejectReason, TokenRule};
-use tracewheel_timeline::{ArrivalSource, Operation, Source, TtftKind};
+use tracewheel_timeline::{ArrivalSource, BodyState, Operation, Source, TtftKind};
 
 use crate::{import, mapped, options, refusal, text, try_import};
 
@@ -89,6 +89,39 @@ fn headers_are_kept_where_they_are_asked_for_and_what_is_no_part_of_the_request_
     // Nobody asked for them: they stay where they are.
     let unasked = "{\"arrival_unix_ns\": 1795536000123456789, \"headers\": {\"x\": \"y\"}, \"request_headers\": {\"x\": \"y\"}}\n";
     assert_eq!(import(unasked, options()).rows[0].request_headers, None);
+}
+
+#[test]
+fn bodies_are_kept_byte_for_byte_where_they_are_asked_for_and_what_was_cut_off_is_counted() {
+    let log = r#"{"ts": 1795536000123, "req": {"model" : "m1",  "stream":true, "n":1.0}}
+{"ts": 1795536000124, "req": "{\"model\":\"m2\",\"messages\":[\"\u00e9\"]}", "m": "asked"}
+{"ts": 1795536000125, "req": "{\"model\":\"m3\",\"mess"}
+{"ts": 1795536000126, "req": "a=1&b=2"}
+{"ts": 1795536000127, "req": null}
+"#;
+    let done = import(log, mapped("arrival=ts:ms,body=req,model=m"));
+    let kept = done.each(|row| row.body.as_ref().map(|body| String::from_utf8(body.to_vec()).unwrap()));
+    let expected = [
+        Some("{\"model\" : \"m1\",  \"stream\":true, \"n\":1.0}"),
+        Some("{\"model\":\"m2\",\"messages\":[\"é\"]}"),
+        None,
+        Some("a=1&b=2"),
+        None,
+    ];
+    assert_eq!(kept, expected.map(|body| body.map(str::to_owned)));
+    let states = [BodyState::Full, BodyState::Full, BodyState::Truncated, BodyState::Full, BodyState::Absent];
+    assert_eq!(done.each(|row| row.body_state), states);
+    let models = [Some("m1"), Some("asked"), None, None, None];
+    assert_eq!(
+        done.each(|row| row.model.as_deref().map(str::to_owned)),
+        models.map(|m| m.map(str::to_owned))
+    );
+    assert_eq!(done.each(|row| row.stream), [Some(true), None, None, None, None]);
+    assert_eq!(done.report.dropped_values.values().sum::<u64>(), 1, "{:?}", done.report.dropped_values);
+    // Nobody asked for them: they stay where they are.
+    let unasked = "{\"arrival_unix_ns\": 1795536000123456789, \"body\": {\"model\": \"m\"}}\n";
+    let row = &import(unasked, options()).rows[0];
+    assert_eq!((&row.body, row.body_state), (&None, BodyState::Absent));
 }
 
 #[test]

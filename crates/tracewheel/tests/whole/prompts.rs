@@ -49,6 +49,38 @@ fn prompts_are_made_of_the_words_that_are_one_token_in_the_targets_vocabulary() 
 }
 
 #[test]
+fn recorded_bodies_come_from_a_log_and_go_out_with_the_model_that_was_named() {
+    let place = Place::new();
+    // The mock counts words: the body's five, whatever the row says.
+    let line = |second: u32| {
+        json!({
+            "ts": 1_795_536_000 + second, "in": 5, "out": 3,
+            "req": {"model": "prod", "stream": true, "max_tokens": 3, "stream_options": {"include_usage": true},
+                    "messages": [{"role": "user", "content": "how are you this morning"}]},
+        })
+        .to_string()
+            + "\n"
+    };
+    place.write("log.jsonl", &(0..4).map(line).collect::<String>());
+    let map = "arrival=ts:s,input_tokens=in,output_tokens=out,body=req";
+    place.expect(0, &["ingest", "log.jsonl", "--map", map, "-o", "t.parquet"]);
+    let mock = place.mock_with_log(QUICK, "witness.jsonl");
+    let (summary, manifest) = replay(&place, &mock.url, 0, &["--speed", "20"]);
+    mock.stop();
+    assert_eq!(
+        (&summary["run"]["counts"]["ok"], &manifest["prompts"]["origin"]),
+        (&json!(4), &json!("recorded"))
+    );
+    let witness = std::fs::read_to_string(place.path("witness.jsonl")).unwrap();
+    let seen: Vec<Value> = witness.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seen.len(), 4);
+    for attempt in seen {
+        let told = (&attempt["model"], &attempt["prompt_tokens"], &attempt["completion_tokens"]);
+        assert_eq!(told, (&json!("m"), &json!(5), &json!(3)), "{attempt}");
+    }
+}
+
+#[test]
 fn a_tokenizer_that_cannot_be_used_is_refused_with_the_remedy_before_anything_is_sent() {
     let place = Place::new();
     timeline(&place);
