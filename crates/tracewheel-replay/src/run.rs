@@ -2,7 +2,9 @@
 
 mod calibrate;
 mod check;
+mod closing;
 mod conductor;
+mod hooks;
 mod survey;
 
 use std::path::Path;
@@ -328,7 +330,7 @@ impl<'scope, 'env> Stage<'scope, 'env> {
         manifest: Manifest,
         conducted: &Conducted,
     ) -> Result<RunReport, ReplayError> {
-        conductor::report(recorded, manifest, conducted, self.shared, self.plan, &self.started)
+        closing::report(recorded, manifest, conducted, self.shared, self.plan, &self.started)
             .map_err(|source| ReplayError::Record { source })
     }
 }

@@ -1,6 +1,5 @@
 //! The calling thread of a run: gives the commands, follows the stop signal, shows progress.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,24 +9,18 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracewheel_clock::{Clock, blocking};
 use tracewheel_record::manifest::{CalibrationSection, HookSection};
-use tracewheel_record::{Manifest, RecordError};
-use tracewheel_timeline::vocab::Operation;
 use tracewheel_tokens::TextMaker;
 use tracewheel_workload::{Plan, PromptRenderer, WorkloadError};
 
-use crate::histogram::quantiles;
-use crate::hook::{HookPoint, perform};
-use crate::manifest::{complete, per_second, primes};
+use crate::hook::HookPoint;
+use crate::manifest::{per_second, primes};
 use crate::message::ReadyRequest;
 use crate::prefetch::{Budget, Predicted, Prefetch, Renderer};
 use crate::reader::RendererSlot;
-use crate::realtime::SchedulingSeen;
-use crate::recorder::{Live, Recorded, Totals, one_line};
+use crate::recorder::Live;
 use crate::shared::{Abort, Halt, Outbox, Shared};
 use crate::worker::{Answer, Command, ConnectFailure, Pace, connect_reason};
-use crate::{
-    Counts, ReplayConfig, ReplayError, ReplayEvent, RunReport, Started, StopLevel, StopSignal, Tick,
-};
+use crate::{ReplayConfig, ReplayError, ReplayEvent, StopLevel, StopSignal, Tick};
 
 use super::calibrate::Calibrated;
 use super::check::Checked;
@@ -76,11 +69,11 @@ pub(super) struct Progress {
     predicted: Predicted,
     /// How long the prime phase took; `None` where there was none.
     primed_in_ns: Option<i64>,
-    hooks: Vec<HookSection>,
+    pub(super) hooks: Vec<HookSection>,
     /// What a hook that ends the run could not do.
-    hook_failure: Option<String>,
+    pub(super) hook_failure: Option<String>,
     pub(super) calibrated: Calibrated,
-    error: Option<ReplayError>,
+    pub(super) error: Option<ReplayError>,
 }
 
 /// How the sending went, for the closing word.
@@ -145,53 +138,6 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             let most = self.config.give_up_after_failures.unwrap_or(0);
             failing.then(|| format!("{most} requests in a row failed"))
         })
-    }
-
-    /// Does what the hooks of a point say, one after the other, in a thread of their own. One that fails before the plan's
-    /// first request ends the run, unless that is to be ignored. After the run they act however it ended.
-    fn hooks(&mut self, at: HookPoint, worker_died: &dyn Fn() -> bool) {
-        for hook in self.config.hooks.iter().filter(|hook| hook.at == at) {
-            let ending = at != HookPoint::AfterRun && self.shared.halt() > Halt::Running;
-            if ending || self.stop.level() == StopLevel::Cut {
-                return;
-            }
-            tracing::info!(hook = %hook.name, %at, "hook");
-            let (shared, stop, checked) = (Arc::clone(&self.shared), self.stop.clone(), self.checked);
-            let elsewhere = self.elsewhere();
-            let thread = self.scope.spawn(move || {
-                elsewhere();
-                let least = if at == HookPoint::AfterRun { StopLevel::Drain } else { StopLevel::Running };
-                let stopped =
-                    || stop.level() > least || (at != HookPoint::AfterRun && shared.halt() > Halt::Running);
-                perform(hook, &checked.hook_stage(&shared.clock, &stopped))
-            });
-            while !thread.is_finished() {
-                self.look(worker_died);
-                blocking::sleep(NAP_NS);
-            }
-            let Ok(section) = thread.join() else {
-                let problem = "it panicked".to_owned();
-                self.progress.error.get_or_insert(ReplayError::Internal { thread: "hook", problem });
-                self.shared.abort(Abort::ThreadDied);
-                return;
-            };
-            self.note_hook(at, section);
-        }
-    }
-
-    fn note_hook(&mut self, at: HookPoint, section: HookSection) {
-        tracing::info!(
-            hook = %section.name,
-            outcome = %section.outcome,
-            tries = section.tries,
-            status = section.status,
-            "hook ended"
-        );
-        if section.outcome == "failed" && at != HookPoint::AfterRun && !self.config.ignore_hook_failure {
-            self.progress.hook_failure = Some(hook_failure_text(&section));
-            self.shared.abort(Abort::HookFailed);
-        }
-        self.progress.hooks.push(section);
     }
 
     /// Opens connections before the first request; how many stand, and why none does to one of the targets.
@@ -290,7 +236,7 @@ impl<'scope> Conductor<'_, 'scope, '_> {
     }
 
     /// Binds the thread that calls it to the cores that are not the senders'.
-    fn elsewhere(&self) -> impl FnOnce() + Send + 'scope {
+    pub(super) fn elsewhere(&self) -> impl FnOnce() + Send + 'scope {
         let (shared, cores) = (Arc::clone(&self.shared), self.checked.cores.clone());
         move || note_unbound(&shared, cores.map_or(Ok(()), |cores| cores.bind_other()))
     }
@@ -480,174 +426,4 @@ impl<'scope> Conductor<'_, 'scope, '_> {
             recorder_queue: positive(gauges.recorder_messages.load(Ordering::Relaxed)),
         }
     }
-}
-
-/// What a hook that ended the run could not do, with the remedy.
-fn hook_failure_text(hook: &HookSection) -> String {
-    let why = hook.why.as_deref().unwrap_or("it failed");
-    let answer = hook.answer.as_deref().map(|answer| format!("; it said: {}", one_line(answer)));
-    let tries = if hook.tries > 1 { format!(", after {} tries", hook.tries) } else { String::new() };
-    format!(
-        "the hook {} ({}) failed {}{tries}: {why}{}; nothing of the plan was sent. Mend it, or go on in any case with \
-         --ignore-hook-failure",
-        hook.name,
-        hook.called.join(", "),
-        hook.at,
-        answer.unwrap_or_default()
-    )
-}
-
-/// Closes the run and says how it went.
-pub(super) fn report(
-    recorded: Recorded,
-    mut manifest: Manifest,
-    conducted: &Conducted,
-    shared: &Shared,
-    plan: &Plan,
-    started: &Started,
-) -> Result<RunReport, RecordError> {
-    let totals = &recorded.totals;
-    complete(&mut manifest, totals, shared, plan, conducted);
-    let released = totals.first_release_ns.zip(totals.last_release_ns);
-    let span_ns = released.map_or(0, |(first, last)| last - first);
-    let header = plan.header();
-    let started_ns = shared.measure_start_ns().map(|start| start.saturating_add(header.warmup_ns));
-    let mut report = RunReport {
-        run_id: started.run_id.clone(),
-        run_dir: PathBuf::new(),
-        counts: Counts { planned: header.requests, ..totals.counts },
-        reasons: totals.reasons.clone(),
-        attempts: totals.attempts,
-        retries: shared.gauges.retries.load(Ordering::Relaxed),
-        primed: totals.primed.ok,
-        prime: manifest.outcome.as_ref().and_then(|outcome| outcome.prime),
-        warmup: header.requests_warmup,
-        thinned: header.thinned.clone(),
-        connections: shared.gauges.connections_opened.load(Ordering::Relaxed),
-        stale_connections: shared.gauges.stale_connections.load(Ordering::Relaxed),
-        connection_life: shared.connections(),
-        lateness: quantiles(&totals.lateness),
-        ttft: quantiles(&totals.ttft),
-        e2e: quantiles(&totals.e2e),
-        offered_per_s: per_second(header.requests_measured(), header.measured_span_ns()),
-        achieved_per_s: per_second(totals.in_flight.count(), span_ns),
-        measured_ns: started_ns.zip(totals.last_end_ns).map_or(0, |(start, end)| (end - start).max(0)),
-        stopped: conducted.stopped,
-        stopped_after_ns: conducted
-            .stopped_ns
-            .zip(started_ns)
-            .map(|(stopped, start)| stopped - start)
-            .filter(|after| *after >= 0),
-        gave_up: conducted.gave_up.clone(),
-        no_output: None,
-        first_failure: totals.first_failure.clone(),
-        warnings: Vec::new(),
-    };
-    manifest.warnings.extend(warnings(&report, totals.local_failures));
-    manifest.warnings.extend(hook_warnings(&conducted.hooks));
-    manifest.warnings.extend(scheduling_warnings(&shared.scheduling()));
-    manifest.warnings.extend(threading_warning(shared));
-    if let Some(told) = without_output(totals, plan) {
-        report.no_output = (totals.silent == totals.well).then(|| told.clone());
-        manifest.warnings.push(told);
-    }
-    report.warnings.clone_from(&manifest.warnings);
-    let summary = recorded.finish(&manifest, shared.clock.as_ref())?;
-    let counts = summary.counts;
-    report.run_dir = summary.dir;
-    report.counts = Counts {
-        planned: report.counts.planned,
-        ok: counts.ok,
-        failed: counts.failed,
-        cancelled: counts.cancelled,
-        interrupted: counts.interrupted,
-        unsent: counts.unsent,
-    };
-    Ok(report)
-}
-
-/// What is wrong with answers that ended well and held nothing, where text was asked for.
-fn without_output(totals: &Totals, plan: &Plan) -> Option<String> {
-    let bears_none = |operation| matches!(operation, Operation::Embeddings | Operation::Http);
-    let text_asked = !plan.survey().operations.iter().any(|found| bears_none(found.operation));
-    (totals.silent > 0 && text_asked).then(|| {
-        let rows: Vec<String> = totals.silent_rows.iter().map(u64::to_string).collect();
-        let more = if totals.silent > rows.len() as u64 { ", ..." } else { "" };
-        format!(
-            "{} of {} good answers held no output (rows {}{more}): is the endpoint healthy? They count as ok and have no TTFT",
-            totals.silent,
-            totals.well,
-            rows.join(", ")
-        )
-    })
-}
-
-/// Which turns do not hold the live answer before them, although they should.
-fn threading_warning(shared: &Shared) -> Option<String> {
-    let seen = shared.threading()?;
-    let left: u64 = seen.as_planned.values().sum();
-    let reasons: Vec<String> =
-        seen.as_planned.iter().map(|(reason, turns)| format!("{reason} {turns}")).collect();
-    (left > 0).then(|| {
-        format!(
-            "{left} of {} later turns were sent as planned, without the live answer before them ({})",
-            left + seen.turns,
-            reasons.join(", ")
-        )
-    })
-}
-
-/// Which hooks did not do their work, or did not prove it.
-fn hook_warnings(hooks: &[HookSection]) -> Vec<String> {
-    let failing = hooks.iter().filter(|hook| hook.outcome == "failed" || hook.outcome == "unproven");
-    let told = failing.map(|hook| {
-        let why = hook.why.as_deref().unwrap_or("no reason is known");
-        let outcome = if hook.outcome == "failed" { "failed" } else { "proves nothing" };
-        format!("the hook {} {} {outcome}: {why}", hook.name, hook.at)
-    });
-    told.collect()
-}
-
-/// What was asked of the system's scheduler and not obtained, or not kept.
-fn scheduling_warnings(seen: &SchedulingSeen) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(why) = &seen.refused {
-        warnings.push(format!(
-            "the real-time class was refused ({why}): sending threads ran in the normal one; give the process CAP_SYS_NICE or raise ulimit -r"
-        ));
-    }
-    if seen.step_downs > 0 {
-        warnings.push(format!(
-            "sending threads gave the real-time class back {} times so as not to starve others: machine.scheduling_changes says when",
-            seen.step_downs
-        ));
-    }
-    if let Some(why) = &seen.unpinned {
-        warnings.push(format!("a thread could not be bound to its cores ({why})"));
-    }
-    warnings
-}
-
-fn warnings(report: &RunReport, local_failures: u64) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if report.stopped != StopLevel::Running {
-        let when = match report.stopped_after_ns {
-            Some(after) => format!("{:.1} s after its beginning", after as f64 / 1e9),
-            None => "before its first measured request".to_owned(),
-        };
-        warnings.push(format!("the run was stopped {when}: its window ends there"));
-    }
-    if let Some(prime) = report.prime.filter(|prime| prime.failed > 0) {
-        warnings.push(format!(
-            "{} of {} requests that were to fill the cache failed: it was not in the state that was asked for",
-            prime.failed,
-            prime.ok + prime.failed
-        ));
-    }
-    if local_failures > 0 {
-        warnings.push(format!(
-            "{local_failures} attempts failed because this machine ran out of file descriptors or ports: raise ulimit -n, or lower --connections"
-        ));
-    }
-    warnings
 }

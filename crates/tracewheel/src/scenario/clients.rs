@@ -33,7 +33,11 @@ impl Budget {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(format!("`{pair}`: write KEY=VALUE, as in requests_per_minute=600"));
             };
-            table.insert(key.trim().to_owned(), toml::Value::String(value.trim().to_owned()));
+            let (key, value) = (key.trim().to_owned(), toml::Value::String(value.trim().to_owned()));
+            // By itself first: so that what is wrong with it is told with its key.
+            let alone = toml::Table::from_iter([(key.clone(), value.clone())]);
+            Budget::deserialize(alone).map_err(|error| format!("{key}: {}", error.message()))?;
+            table.insert(key, value);
         }
         Budget::deserialize(table).map_err(|error| error.message().to_owned())
     }
@@ -122,6 +126,13 @@ mod tests {
         assert_eq!(toml::from_str::<Budget>(&text).unwrap().resolve(), budget);
         for wrong in ["rpm=5", "in_flight=-1", "in_flight", "burst=long"] {
             assert!(Budget::of_pairs(&[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+        for (wrong, told) in [
+            ("requests_per_minute=1e9", "requests_per_minute: `1e9` is no number that can stand here"),
+            ("burst=-1s", "burst: `-1s` is negative"),
+        ] {
+            let error = Budget::of_pairs(&[wrong.to_owned()]).unwrap_err();
+            assert!(error.starts_with(told), "{error}");
         }
     }
 

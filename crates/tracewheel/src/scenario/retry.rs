@@ -53,7 +53,11 @@ impl Retry {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(format!("`{pair}`: write KEY=VALUE, as in max_retries=4"));
             };
-            table.insert(key.trim().to_owned(), toml::Value::String(value.trim().to_owned()));
+            let (key, value) = (key.trim().to_owned(), toml::Value::String(value.trim().to_owned()));
+            // By itself first: so that what is wrong with it is told with its key.
+            let alone = toml::Table::from_iter([(key.clone(), value.clone())]);
+            Retry::deserialize(alone).map_err(|error| format!("{key}: {}", error.message()))?;
+            table.insert(key, value);
         }
         let keys = Retry::deserialize(table).map_err(|error| error.message().to_owned())?;
         match keys.policy {
@@ -204,7 +208,11 @@ where
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    text.trim().parse().map(Some).map_err(|_| serde::de::Error::custom(format!("`{text}` cannot stand here")))
+    text.trim().parse().map(Some).map_err(|_| {
+        serde::de::Error::custom(format!(
+            "`{text}` is no number that can stand here: write it in digits, such as 600"
+        ))
+    })
 }
 
 /// A list of words, or one text that joins them.
