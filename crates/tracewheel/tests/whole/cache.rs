@@ -156,7 +156,7 @@ fn the_cost_of_priming_is_told_ahead_and_what_makes_no_sense_is_refused() {
         place.run(&args.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let told = String::from_utf8(run(&["--from", "1s", "--prime-tokens", "1024"]).stderr).unwrap();
-    assert!(told.contains("prime: 1 requests with 1024 input tokens"), "{told}");
+    assert!(told.contains("prime: 1 request with 1,024 input tokens"), "{told}");
     for (more, said) in [
         (&["--prime", "all"][..], "no row lies before the plan"),
         (&["--from", "1s", "--prime", "all", "--cache", "cold"], "only in the cache mode natural, not cold"),
