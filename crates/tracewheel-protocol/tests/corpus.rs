@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each fuzz target and the protocol that it drives.
-const TARGETS: [(&str, &str); 8] = [
+const TARGETS: [(&str, &str); 9] = [
     ("openai", "openai-chat"),
     ("responses", "openai-responses"),
     ("anthropic", "anthropic-messages"),
@@ -16,6 +16,7 @@ const TARGETS: [(&str, &str); 8] = [
     ("tgi", "tgi-generate"),
     ("http", "http"),
     ("embeddings", "openai-embeddings"),
+    ("embeddings", "gemini-embeddings"),
 ];
 
 #[test]
